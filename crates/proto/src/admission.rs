@@ -198,10 +198,9 @@ impl OpenRefusal {
             Self::Misrouted(_) => StatusCode::Misrouted,
             Self::HopLimit => StatusCode::HopLimit,
             Self::Loop => StatusCode::Loop,
-            Self::Unauthorised(_)
-            | Self::Voucher(_)
-            | Self::Delegation(_)
-            | Self::NoDelegates => StatusCode::Unauthorised,
+            Self::Unauthorised(_) | Self::Voucher(_) | Self::Delegation(_) | Self::NoDelegates => {
+                StatusCode::Unauthorised
+            }
             Self::BadSignature => StatusCode::BadSignature,
             Self::NoService => StatusCode::NoService,
             Self::Replay(ReplayError::Expired { .. } | ReplayError::Future { .. }) => {

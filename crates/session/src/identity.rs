@@ -131,7 +131,7 @@ impl Identity {
         text.and_then(|text| replace_file(&file, &format!("{text}\n")))
             .map_err(|source| Error::File {
                 action: "save the voucher",
-                path: file.into(),
+                path: file,
                 source,
             })
     }

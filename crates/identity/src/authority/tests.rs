@@ -286,7 +286,10 @@ fn useless_list_disables_only_its_authority() {
     write("ca.0", ca.as_ref().pem().as_bytes());
     write("ca.pem", ca.as_ref().pem().as_bytes());
     write("other.0", other.as_ref().pem().as_bytes());
-    write("odd.0", b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n");
+    write(
+        "odd.0",
+        b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
+    );
     std::os::unix::fs::symlink("nowhere", dir.path().join("gone.0")).unwrap();
     let judged = || {
         let anchors = TrustAnchors::load(dir.path(), None).unwrap();

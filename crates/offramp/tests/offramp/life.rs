@@ -115,9 +115,8 @@ async fn session_ends_when_its_principal_leaves_the_group() {
     let file = directory.path().join("principals.toml");
     let join = |group: &str| {
         let key = me.public();
-        let text = format!(
-            "[[principal]]\nname = \"me\"\nkeys = [\"{key}\"]\ngroups = [\"{group}\"]\n"
-        );
+        let text =
+            format!("[[principal]]\nname = \"me\"\nkeys = [\"{key}\"]\ngroups = [\"{group}\"]\n");
         std::fs::write(&file, text).unwrap();
     };
     join("lab");
