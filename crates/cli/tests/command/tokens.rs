@@ -4,7 +4,7 @@
 mod issuers;
 
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output, Stdio};
 
@@ -14,6 +14,8 @@ use crate::stage::{Running, Service, Stage};
 use issuers::{AUDIENCE, Issuer, unix_now};
 
 const READ: &str = "storage.read:/";
+/// Size of the file of a long copy, in bytes.
+const LARGE_BYTES: usize = 128 << 20;
 
 /// A server that trusts an issuer and no key.
 struct World {
@@ -39,7 +41,7 @@ impl World {
 
     /// Returns the command of a user, without tokens from the environment of the tests.
     fn longhaul(&self) -> Command {
-        let mut command = self.stage.longhaul("user");
+        let mut command = self.stage.longhaul("me");
         command
             .env_remove("BEARER_TOKEN")
             .env_remove("BEARER_TOKEN_FILE")
@@ -84,28 +86,32 @@ impl World {
         self.cp("here/f", &self.at(path))
     }
 
-    /// Starts a copy from standard input, which stays open, and waits until data is in place.
-    /// Fails with all that it says if it ends before that.
-    fn start_endless_copy(&self) -> Result<Running, String> {
+    /// Starts a copy into `in` that takes minutes, as its depot is slow, and waits until data is in
+    /// place. Fails with all that it says if it ends before that.
+    fn start_long_copy(&self, depot: &Service) -> Result<Running, String> {
         let mut command = self.longhaul();
         command
-            .args(["cp", "--json", "--host-key", &self.server.key, "-"])
-            .arg(self.at("in/endless"))
-            .stdin(Stdio::piped())
+            .args(["cp", "--json", "--host-key", &self.server.key])
+            .args(["--route", &depot.address, "here/large"])
+            .arg(self.at("in/large"))
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
         let mut copy = Running::new(command);
-        let stdin = copy.child.stdin.as_mut().unwrap();
-        // A copy that has ended reads nothing.
-        let _ = stdin.write_all(&vec![7; 4 << 20]);
         let flows =
             |event: &Value| event["event"] == "progress" && event["bytes"].as_u64() > Some(0);
         copy.until(|event| event["event"] == "report" || flows(event));
-        if copy.events.last().is_some_and(flows) {
+        let last = copy.events.pop().unwrap();
+        if flows(&last) {
             return Ok(copy);
         }
         let ended = copy.child.wait_with_output().unwrap();
-        Err(format!("{:?} {}", copy.events, errors(&ended)))
+        Err(format!("{last} {}", errors(&ended)))
+    }
+
+    /// Starts the depot of long copies.
+    fn slow_depot(&self) -> Service {
+        self.stage.noise("here/large", LARGE_BYTES);
+        self.stage.depot("slow", Some("10 Mbit/s"))
     }
 }
 
@@ -273,7 +279,7 @@ fn device_login_gets_a_token_and_keeps_it_secret() {
     let (code, said) = login(&mut issuer, "approve");
     assert_eq!(code, Some(0), "{said}");
     assert!(said.contains("127.0.0.1"), "{said}");
-    let logins = fs::read_dir(world.stage.path("user/logins")).unwrap();
+    let logins = fs::read_dir(world.stage.path("me/logins")).unwrap();
     let files: Vec<_> = logins.map(|entry| entry.unwrap().path()).collect();
     let file = files
         .iter()
@@ -352,12 +358,13 @@ fn running_copy_ends_when_its_token_expires() {
         return;
     };
     let world = World::with(&issuer, "leeway_seconds = 0\n");
+    let depot = world.slow_depot();
     // A slow machine needs longer until data flows.
-    let mut seconds = 5;
+    let mut seconds = 8;
     let copy = loop {
         let expires = json!({ "exp": unix_now() + seconds });
         world.use_token(&issuer.token_with("storage.create:/in", &expires));
-        match world.start_endless_copy() {
+        match world.start_long_copy(&depot) {
             Ok(copy) => break copy,
             Err(said) => assert!(said.contains("expired"), "{said}"),
         }
@@ -368,7 +375,7 @@ fn running_copy_ends_when_its_token_expires() {
     let said = format!("{report} {errors}");
     assert!(said.contains("has expired"), "{said}");
     assert!(said.contains("longhaul login"), "{said}");
-    assert!(!world.stage.path("root/in/endless").exists());
+    assert!(!world.stage.path("root/in/large").exists());
 }
 
 #[test]
@@ -378,7 +385,8 @@ fn running_copy_ends_when_its_subject_is_denied() {
     };
     let world = World::new(&issuer);
     world.use_token(&issuer.token("storage.create:/in"));
-    let copy = world.start_endless_copy().unwrap();
+    let depot = world.slow_depot();
+    let copy = world.start_long_copy(&depot).unwrap();
     trust(&world.stage, &issuer, "deny_subjects = [\"alice\"]\n");
     world.server.hang_up();
     let (report, code, errors) = copy.report();
