@@ -392,7 +392,10 @@ mod tests {
         store.add(login.clone()).unwrap();
         store.remove(|_| true).unwrap();
         let renewed = renew(store.clone(), login, Waiting::ForOthers).await;
-        assert!(matches!(renewed, Err(LoginError::Ended { .. })), "{renewed:?}");
+        assert!(
+            matches!(renewed, Err(LoginError::Ended { .. })),
+            "{renewed:?}"
+        );
         assert!(store.list().unwrap().is_empty());
         assert_eq!(issuer.requests(), 0);
     }

@@ -115,10 +115,7 @@ impl IssuerClient {
         serde_json::from_slice(&body).map_err(|_| answer(url, "not the expected JSON".into()))
     }
 
-    async fn send(
-        &self,
-        request: oauth2::HttpRequest,
-    ) -> Result<oauth2::HttpResponse, FetchError> {
+    async fn send(&self, request: oauth2::HttpRequest) -> Result<oauth2::HttpResponse, FetchError> {
         let request = Request::try_from(request)
             .map_err(|error| unreachable(self.issuer.as_str(), &error))?;
         let url = request.url().clone();
