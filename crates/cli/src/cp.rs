@@ -305,6 +305,12 @@ impl Cp {
             );
         }
         self.deadline()?;
+        if self.options.inplace && !self.options.replaces() {
+            bail!("--inplace is for files that are replaced: give --overwrite with it");
+        }
+        if self.options.inplace && matches!(job, CopyJob::Between { .. }) {
+            bail!("--inplace is not for copies between two hosts over ssh: run it on one of them");
+        }
         if self.receipt.is_some()
             && (job.is_between_others() || matches!(job, CopyJob::Local { .. }))
         {
@@ -653,6 +659,7 @@ impl Cp {
             overwrite: self.options.replaces(),
             fsync: self.options.fsync,
             resume: !self.options.no_resume,
+            in_place: self.options.inplace,
         }
     }
 
@@ -680,7 +687,8 @@ impl Cp {
             existing,
             receipt: false,
             compression: self.compression(),
-            delta: self.options.delta,
+            delta: self.options.delta || self.options.inplace,
+            in_place: self.options.inplace,
             keep,
             bearer: None,
         };

@@ -106,6 +106,9 @@ impl SyncCommand {
                  --one-file-system, and exclude what is mounted"
             );
         }
+        if self.trash.is_some() && self.options.inplace {
+            bail!("--inplace keeps no earlier content, and --trash does: give one of them");
+        }
         match &self.trash {
             Some(trash) if !tree::is_plain(trash) => bail!(
                 "--trash {}: name a directory below the destination",

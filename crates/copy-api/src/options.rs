@@ -94,6 +94,13 @@ pub struct CopyOptions {
     #[arg(help_heading = EXISTING, long)]
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub delta: bool,
+    /// Overwrite large files that exist and differ in place, only where they differ (as --delta),
+    /// without a second file: for images and databases. A copy that ends early leaves a mixture,
+    /// which the same command completes.
+    // Left out if unused, so that older releases can read stored jobs.
+    #[arg(help_heading = EXISTING, long, conflicts_with_all = ["update", "ignore_existing"])]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub inplace: bool,
     /// Keep hard links: several names of one file in the sources become several names of one file,
     /// which is transferred once.
     #[arg(help_heading = WRITING, short = 'H', long)]

@@ -209,6 +209,8 @@ impl CopyBetween {
             no_encrypt: self.no_encrypt,
             compression: self.compression,
             delta: self.delta,
+            // An earlier release would not know it.
+            in_place: false,
             report_done: self.report_done,
             filter: self.filter.clone(),
             update: self.existing.update,

@@ -260,6 +260,9 @@ impl<C: Connector> Client<C> {
             if !self.hello.existing.is_default() || self.hello.delta {
                 queue.hold_until_reported();
             }
+            if self.hello.in_place {
+                queue.patch_in_place();
+            }
             if self.hello.hard_links {
                 queue.keep_links(false);
             }

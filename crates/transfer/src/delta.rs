@@ -72,20 +72,52 @@ pub(crate) enum PatchPart {
     Existing { offset: u64, len: u32 },
 }
 
-/// Chunks of an existing file, by their hashes.
-#[derive(Debug, Default)]
+/// Chunks of an existing file.
+#[derive(Debug)]
 pub(crate) struct Signature {
     chunk_log2: u32,
     /// Length of the file as far as it is known, in bytes.
     size: u64,
-    chunks: HashMap<ChunkHash, (u64, u32)>,
+    chunks: KnownChunks,
+}
+
+#[derive(Debug)]
+enum KnownChunks {
+    /// Offset and length, by the hash.
+    Anywhere(HashMap<ChunkHash, (u64, u32)>),
+    /// Hash and length, by the offset. What lies elsewhere in the file may be overwritten by the
+    /// time that it is read (LH-COPY-74).
+    SameOffset(HashMap<u64, (ChunkHash, u32)>),
+}
+
+impl KnownChunks {
+    /// Returns the offset in the existing file of a chunk of `len` bytes at `offset` of the new
+    /// one.
+    fn find(&self, offset: u64, len: u32, hash: &ChunkHash) -> Option<u64> {
+        match self {
+            Self::Anywhere(chunks) => {
+                let (at, known_len) = chunks.get(hash)?;
+                (*known_len == len).then_some(*at)
+            }
+            Self::SameOffset(chunks) => (chunks.get(&offset)? == &(*hash, len)).then_some(offset),
+        }
+    }
 }
 
 impl Signature {
     pub(crate) fn new(chunk_log2: u32) -> Self {
         Self {
             chunk_log2,
-            ..Self::default()
+            size: 0,
+            chunks: KnownChunks::Anywhere(HashMap::new()),
+        }
+    }
+
+    /// Creates the signature of a file that is overwritten in place.
+    pub(crate) fn in_place(chunk_log2: u32) -> Self {
+        Self {
+            chunks: KnownChunks::SameOffset(HashMap::new()),
+            ..Self::new(chunk_log2)
         }
     }
 
@@ -97,33 +129,45 @@ impl Signature {
     /// Appends the next chunks of the file. Returns false if there are too many.
     pub(crate) fn extend(&mut self, chunks: &[SignedChunk]) -> bool {
         for chunk in chunks {
-            self.chunks
-                .entry(chunk.hash)
-                .or_insert((self.size, chunk.len));
+            match &mut self.chunks {
+                KnownChunks::Anywhere(chunks) => {
+                    let first = (self.size, chunk.len);
+                    chunks.entry(chunk.hash).or_insert(first);
+                }
+                KnownChunks::SameOffset(chunks) => {
+                    chunks.insert(self.size, (chunk.hash, chunk.len));
+                }
+            }
             self.size = self.size.saturating_add(u64::from(chunk.len));
         }
-        self.chunks.len() as u64 <= MAX_CHUNKS
+        let known = match &self.chunks {
+            KnownChunks::Anywhere(chunks) => chunks.len(),
+            KnownChunks::SameOffset(chunks) => chunks.len(),
+        };
+        known as u64 <= MAX_CHUNKS
     }
 
-    /// Returns the parts that make up `block`, in order. No two parts of data follow each other.
-    pub(crate) fn patch(&self, block: &[u8]) -> Vec<PatchPart> {
+    /// Returns the parts that make up `block`, which begins at `offset` of the new file, in order.
+    /// No two parts of data follow each other.
+    pub(crate) fn patch(&self, offset: u64, block: &[u8]) -> Vec<PatchPart> {
         let mut parts: Vec<PatchPart> = Vec::new();
+        let mut at = offset;
         for chunk in chunks(block, self.chunk_log2) {
             let len = chunk.len() as u32;
-            let known = self.chunks.get(&hash_chunk(chunk));
-            let known = known
-                .filter(|(_, known_len)| *known_len == len && chunk.len() >= MIN_REFERENCE_BYTES);
+            let known = self.chunks.find(at, len, &hash_chunk(chunk));
+            let known = known.filter(|_| chunk.len() >= MIN_REFERENCE_BYTES);
+            at = at.saturating_add(u64::from(len));
             match (known, parts.last_mut()) {
                 (
-                    Some((offset, _)),
+                    Some(offset),
                     Some(PatchPart::Existing {
                         offset: first,
                         len: so_far,
                     }),
-                ) if first.saturating_add(u64::from(*so_far)) == *offset => {
+                ) if first.saturating_add(u64::from(*so_far)) == offset => {
                     *so_far += len;
                 }
-                (Some(&(offset, _)), _) => parts.push(PatchPart::Existing { offset, len }),
+                (Some(offset), _) => parts.push(PatchPart::Existing { offset, len }),
                 (None, Some(PatchPart::Data { len: so_far })) => *so_far += len,
                 (None, _) => parts.push(PatchPart::Data { len }),
             }
@@ -147,7 +191,10 @@ mod tests {
     }
 
     fn sign(file: &[u8], block: usize, chunk_log2: u32) -> Signature {
-        let mut signature = Signature::new(chunk_log2);
+        signed(Signature::new(chunk_log2), file, block, chunk_log2)
+    }
+
+    fn signed(mut signature: Signature, file: &[u8], block: usize, chunk_log2: u32) -> Signature {
         for block in file.chunks(block) {
             let signed: Vec<SignedChunk> = chunks(block, chunk_log2)
                 .map(|chunk| SignedChunk {
@@ -166,7 +213,7 @@ mod tests {
         let (mut whole, mut sent) = (Vec::new(), 0);
         for block in new.chunks(block) {
             let start = whole.len();
-            for part in signature.patch(block) {
+            for part in signature.patch(start as u64, block) {
                 match part {
                     PatchPart::Data { len } => {
                         let at = whole.len() - start;
@@ -205,6 +252,36 @@ mod tests {
         let shorter = &old[3_000_000..];
         let sent = patched(&old, shorter, BLOCK);
         assert!(sent < old.len() / 10, "{sent}");
+    }
+
+    /// LH-COPY-74: in place, nothing is taken from elsewhere, in whatever order blocks are written.
+    #[test]
+    fn in_place_only_the_same_offset_is_taken() {
+        let old = noise(4 << 20, 1);
+        let mut new = old.clone();
+        new[1_000_000] ^= 1;
+        // A part that exists elsewhere, and one that repeats.
+        new.copy_within(0..500_000, 2_500_000);
+        let signature = signed(Signature::in_place(13), &old, BLOCK, 13);
+        let (mut file, mut sent) = (old.clone(), 0);
+        for (number, block) in new.chunks(BLOCK).enumerate().rev() {
+            let mut at = number * BLOCK;
+            for part in signature.patch(at as u64, block) {
+                match part {
+                    PatchPart::Data { len } => {
+                        file[at..][..len as usize].copy_from_slice(&new[at..][..len as usize]);
+                        sent += len as usize;
+                        at += len as usize;
+                    }
+                    PatchPart::Existing { offset, len } => {
+                        assert_eq!(offset, at as u64);
+                        at += len as usize;
+                    }
+                }
+            }
+        }
+        assert!(file == new);
+        assert!((500_000..700_000).contains(&sent), "{sent}");
     }
 
     #[test]

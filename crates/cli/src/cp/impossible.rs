@@ -56,6 +56,11 @@ impl Cp {
                 "the other end would have to read its files",
             ),
             (
+                options.inplace,
+                "--inplace",
+                "the other end would have to read its files",
+            ),
+            (
                 !self.compression().is_none(),
                 "--compress",
                 protocol.compression(),

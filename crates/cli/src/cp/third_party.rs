@@ -230,7 +230,8 @@ impl Cp {
             congestion: None,
             no_encrypt: options.no_encrypt,
             compression: self.compression(),
-            delta: options.delta,
+            delta: options.delta || options.inplace,
+            in_place: options.inplace,
             // The report names the hash if a single file was copied.
             report_done: self.run_options.json || (!options.recursive && sources.len() == 1),
             filter: filter.rules().clone(),

@@ -58,6 +58,7 @@ fn hello(path: &str) -> Hello {
         receipt: false,
         compression: Compression::None,
         delta: false,
+        in_place: false,
         keep: Preservation::default(),
         bearer: None,
     }

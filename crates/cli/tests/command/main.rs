@@ -24,6 +24,7 @@ mod files;
 mod first_use;
 mod fleet;
 mod grants;
+mod inplace;
 mod kills;
 mod leftovers;
 mod limits;

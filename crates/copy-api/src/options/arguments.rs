@@ -131,6 +131,7 @@ mod tests {
             transport: Some(longhaul_proto::Transport::Quic),
             compress: Some(longhaul_transfer::Compression::Auto),
             delta: true,
+            inplace: true,
             update: true,
             existing: true,
             ignore_existing: true,

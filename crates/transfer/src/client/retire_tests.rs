@@ -77,6 +77,7 @@ impl Bench {
             receipt: false,
             compression: crate::compression::Compression::None,
             delta: false,
+            in_place: false,
             keep: Preservation::default(),
             bearer: None,
         };

@@ -179,6 +179,7 @@ fn fetch_ask() -> FetchAsk {
             no_encrypt: false,
             compression: Compression::Auto,
             delta: true,
+            in_place: false,
             report_done: true,
             filter: FilterRules::default(),
             update: true,

@@ -367,6 +367,7 @@ fn push() -> Hello {
         receipt: false,
         compression: Compression::None,
         delta: false,
+        in_place: false,
         keep: Preservation::default(),
         bearer: None,
     }
@@ -397,6 +398,7 @@ fn pull() -> Hello {
         receipt: false,
         compression: Compression::None,
         delta: false,
+        in_place: false,
         keep: Preservation::default(),
         bearer: None,
     }

@@ -69,6 +69,9 @@ pub struct CopyAsk {
     /// If true, blocks are put together from existing files.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub delta: bool,
+    /// If true, existing files are overwritten in place. Only between two servers.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub in_place: bool,
     /// If true, every completed entry is reported, not only counted.
     pub report_done: bool,
     /// Filter of what is copied.
@@ -145,6 +148,7 @@ impl CopyAsk {
             receipt: false,
             compression: self.compression,
             delta: self.delta,
+            in_place: self.in_place,
             keep: self.keep,
             bearer: None,
         }
@@ -163,6 +167,7 @@ impl CopyAsk {
             overwrite: self.overwrite,
             fsync: self.fsync,
             resume: self.resume,
+            in_place: self.in_place,
         }
     }
 

@@ -390,6 +390,12 @@ impl WorkQueue {
             .extend(&self.account, id, chunk_log2, offset, chunks, more);
     }
 
+    /// Puts blocks together only from what is at the same offset of the existing file, as the
+    /// receiver overwrites it in place (LH-COPY-74). Must be called before any signature arrives.
+    pub(crate) fn patch_in_place(&self) {
+        self.signatures.set_in_place();
+    }
+
     /// Notes the receiver's outcome of an entry.
     pub(crate) fn answered(&self, id: u64, outcome: Result<EntryOutcome, Failure>) {
         // A failure of this end comes back unchanged.

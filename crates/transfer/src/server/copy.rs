@@ -450,6 +450,9 @@ impl Server {
                 if copy.hello.hard_links {
                     queue.keep_links(true);
                 }
+                if copy.hello.in_place {
+                    queue.patch_in_place();
+                }
                 // LH-COPY-65.
                 queue.keep_understood();
                 if copy.hello.reports_not_kept {

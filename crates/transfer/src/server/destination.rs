@@ -31,6 +31,7 @@ impl Server {
             overwrite: *overwrite,
             fsync: *fsync,
             resume: copy.hello.resume,
+            in_place: copy.hello.in_place,
         };
         let credential = copy.credential.borrow().clone();
         let grants = self.grants_with(&copy.principal, credential.as_deref());

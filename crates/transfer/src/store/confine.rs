@@ -124,6 +124,12 @@ impl Dir {
         )
     }
 
+    /// Opens the existing regular file `name` of this very directory, to overwrite it.
+    pub(crate) fn open_to_overwrite(&self, name: &OsStr) -> Result<OwnedFd, Errno> {
+        let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::NOCTTY;
+        self.resolve(name, flags)
+    }
+
     /// Returns the metadata of `path`. A symbolic link at its end is not followed.
     pub fn stat(&self, path: &RelPath) -> Result<Stat, Errno> {
         match path.split_last() {

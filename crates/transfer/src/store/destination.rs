@@ -36,6 +36,7 @@ mod made;
 mod names_in_place;
 mod new_file;
 mod open_dirs;
+mod overwritten;
 mod special;
 mod temp_file;
 mod times;
@@ -85,6 +86,8 @@ pub struct WriteOptions {
     /// If true, parts of large files are kept when the copy ends early, and parts that an earlier
     /// copy kept are resumed.
     pub resume: bool,
+    /// If true, large files that are replaced are overwritten in place (LH-COPY-73).
+    pub in_place: bool,
 }
 
 /// Function that makes abandoned copies release what this one wants to resume. It takes the time

@@ -8,7 +8,7 @@ use longhaul_filter::FilterRules;
 use super::encode::{put_bytes, put_option};
 use super::field_reader::FieldReader;
 use super::options::{
-    CLEAR, COMPRESSION, CRITICAL, DELTA, EXISTING, FILTER, HARD_LINKS, KEEP,
+    CLEAR, COMPRESSION, CRITICAL, DELTA, EXISTING, FILTER, HARD_LINKS, IN_PLACE, KEEP,
     MAX_HELLO_OPTION_BYTES, NOT_KEPT, OFFER, PART, PLACEMENT, RECEIPT, REST, RESUME, SINGLE, TOKEN,
     decode_keep, decode_options, put_keep,
 };
@@ -90,6 +90,8 @@ pub struct Hello {
     pub compression: Compression,
     /// If true, blocks may be put together from existing files (LH-COPY-62).
     pub delta: bool,
+    /// If true, existing files are overwritten in place (LH-COPY-73).
+    pub in_place: bool,
     /// Selection of what the copy keeps in addition (LH-COPY-65).
     pub keep: Preservation,
     /// Token of the client, which gives it rights in addition to those of its key (LH-COPY-71).
@@ -253,6 +255,9 @@ impl Hello {
         if let Some(token) = &self.bearer {
             put_option(out, TOKEN, token.secret().as_bytes());
         }
+        if self.in_place {
+            put_option(out, IN_PLACE, &[]);
+        }
     }
 
     pub(super) fn decode(fields: &mut FieldReader) -> Result<Self, WireError> {
@@ -298,7 +303,7 @@ impl Hello {
         let (mut resume, mut clear, mut offer) = (false, false, None);
         let (mut hard_links, mut single, mut portion) = (false, false, Portion::Whole);
         let (mut placement, mut reports_not_kept, mut receipt) = (None, false, false);
-        let (mut compression, mut delta) = (Compression::None, false);
+        let (mut compression, mut delta, mut in_place) = (Compression::None, false, false);
         let (mut filter, mut existing) = (FilterRules::default(), ExistingPolicy::default());
         let (mut keep, mut bearer) = (Preservation::default(), None);
         decode_options(fields, MAX_HELLO_OPTION_BYTES, |kind, value| {
@@ -324,6 +329,7 @@ impl Hello {
                 }
                 RECEIPT => receipt = true,
                 DELTA => delta = true,
+                IN_PLACE => in_place = true,
                 COMPRESSION => {
                     compression = value.code(Compression::from_code, "compression")?;
                 }
@@ -349,6 +355,7 @@ impl Hello {
             receipt,
             compression,
             delta,
+            in_place,
             keep,
             bearer,
         })
@@ -383,6 +390,12 @@ impl Hello {
             return Some(
                 "it is of an earlier release and cannot treat symbolic links otherwise: upgrade \
                  it, or leave out --copy-links and --safe-links",
+            );
+        }
+        if self.in_place && is_unknown(IN_PLACE) {
+            return Some(
+                "it is of an earlier release and cannot write in place: upgrade it, or leave out \
+                 --inplace",
             );
         }
         (!self.existing.is_default() && is_unknown(EXISTING)).then_some(

@@ -52,6 +52,8 @@ pub(super) const COMPRESSION: u16 = 20;
 /// HELLO and ACCEPT option without a value: blocks may be put together from existing files
 /// (LH-COPY-62).
 pub(super) const DELTA: u16 = 21;
+/// Critical HELLO option without a value: existing files are overwritten in place (LH-COPY-73).
+pub(super) const IN_PLACE: u16 = CRITICAL | 23;
 /// HELLO and ACCEPT option: flags of a [`Preservation`] (LH-COPY-65). In HELLO it is critical if
 /// the server of a pull would otherwise send other entries.
 pub(super) const KEEP: u16 = 16;

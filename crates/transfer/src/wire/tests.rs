@@ -183,13 +183,13 @@ fn hello() -> impl Strategy<Value = Hello> {
         (filter(), 0u8..8, keep()),
         (
             prop::option::of(0..=Compression::MAX_LEVEL),
-            any::<bool>(),
+            any::<[bool; 2]>(),
             prop::option::of("[A-Za-z0-9._-]{1,40}"),
         ),
     );
     (any::<[u8; 16]>(), prop_oneof![push, pull], options).prop_map(|(token, request, options)| {
         let (flags, offer, portion, placement, (filter, existing, keep), last) = options;
-        let (compression, delta, bearer) = last;
+        let (compression, [delta, in_place], bearer) = last;
         let bearer = bearer.map(|text| BearerToken::new(&text).unwrap());
         let [resume, clear, hard_links, single, reports_not_kept, receipt] = flags;
         Hello {
@@ -210,6 +210,7 @@ fn hello() -> impl Strategy<Value = Hello> {
                 .and_then(Compression::from_code)
                 .unwrap_or_default(),
             delta,
+            in_place,
             keep,
             bearer,
         }
@@ -538,6 +539,7 @@ fn plain_hello() -> Hello {
         receipt: false,
         compression: Compression::None,
         delta: false,
+        in_place: false,
         keep: Preservation::default(),
         bearer: None,
     }

@@ -369,6 +369,7 @@ pub async fn pull_hostile(
         receipt: false,
         compression: Compression::None,
         delta: false,
+        in_place: false,
         keep: Preservation::default(),
         bearer: None,
     };

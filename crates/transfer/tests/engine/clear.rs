@@ -106,6 +106,7 @@ pub fn hello(request: CopyRequest) -> Hello {
         receipt: false,
         compression: Compression::None,
         delta: false,
+        in_place: false,
         keep: Preservation::default(),
         bearer: None,
     }

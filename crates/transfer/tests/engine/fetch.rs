@@ -107,6 +107,7 @@ fn ask(who: u8, from: &str, to: &str) -> FetchAsk {
             no_encrypt: false,
             compression: Compression::None,
             delta: false,
+            in_place: false,
             report_done: true,
             filter: FilterRules::default(),
             update: false,

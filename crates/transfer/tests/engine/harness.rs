@@ -223,6 +223,7 @@ pub fn client<C: Connector>(
         receipt: false,
         compression: Compression::None,
         delta: false,
+        in_place: false,
         keep: Preservation::default(),
         bearer: None,
     };

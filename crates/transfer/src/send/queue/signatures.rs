@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 
@@ -11,7 +12,11 @@ use crate::delta::{CHUNK_MEMORY, MAX_SIGNATURES, Signature, SignedChunk};
 /// Signatures of files that are still to be sent, by the numbers of their entries. A signature that
 /// does not fit is dropped: its file is sent whole.
 #[derive(Default)]
-pub(super) struct Signatures(Mutex<HashMap<u64, SignatureState>>);
+pub(super) struct Signatures {
+    files: Mutex<HashMap<u64, SignatureState>>,
+    /// True if the receiver overwrites its files in place.
+    in_place: AtomicBool,
+}
 
 enum SignatureState {
     /// More frames follow.
@@ -23,6 +28,11 @@ enum SignatureState {
 }
 
 impl Signatures {
+    /// Takes nothing from elsewhere in a file from now on (LH-COPY-74).
+    pub(super) fn set_in_place(&self) {
+        self.in_place.store(true, Ordering::Relaxed);
+    }
+
     /// Takes chunks of a file, the first of which is at `offset`. If `more`, others follow. Their
     /// memory is on `account`.
     ///
@@ -38,7 +48,11 @@ impl Signatures {
         more: bool,
     ) {
         let memory = CHUNK_MEMORY.saturating_mul(chunks.len() as u64).max(1);
-        let mut signatures = self.0.lock();
+        let new = || match self.in_place.load(Ordering::Relaxed) {
+            true => Signature::in_place(chunk_log2),
+            false => Signature::new(chunk_log2),
+        };
+        let mut signatures = self.files.lock();
         let known = signatures.remove(&id);
         let extended = match known {
             Some(SignatureState::Arriving(signature, mut permit))
@@ -50,7 +64,7 @@ impl Signatures {
             _ if offset == 0 && signatures.len() < MAX_SIGNATURES => account
                 .take(Resource::Bookkeeping, memory)
                 .ok()
-                .map(|permit| (Signature::new(chunk_log2), permit)),
+                .map(|permit| (new(), permit)),
             _ => None,
         };
         let Some((mut signature, permit)) = extended else {
@@ -71,7 +85,7 @@ impl Signatures {
 
     /// Returns the signature of a file, if it is complete.
     pub(super) fn get(&self, id: u64) -> Option<Arc<Signature>> {
-        match self.0.lock().get(&id) {
+        match self.files.lock().get(&id) {
             Some(SignatureState::Complete { signature, .. }) => Some(signature.clone()),
             _ => None,
         }
@@ -79,7 +93,7 @@ impl Signatures {
 
     /// Forgets a file, which has been answered.
     pub(super) fn remove(&self, id: u64) {
-        self.0.lock().remove(&id);
+        self.files.lock().remove(&id);
     }
 }
 
@@ -133,7 +147,7 @@ mod tests {
         for id in 0..1000 {
             signatures.extend(&account, id, 13, 0, &[chunk(1)], false);
         }
-        assert_eq!(signatures.0.lock().len(), MAX_SIGNATURES);
+        assert_eq!(signatures.files.lock().len(), MAX_SIGNATURES);
         assert!(signatures.get(0).is_some());
     }
 }

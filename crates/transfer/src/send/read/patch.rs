@@ -30,7 +30,7 @@ impl Reader<'_> {
             at += part.len() as u64;
         }
         let hash = hasher.finish();
-        let mut parts = signature.patch(data);
+        let mut parts = signature.patch(block.offset, data);
         if parts.len() > MAX_PATCH_PARTS {
             parts = vec![PatchPart::Data { len: block.len }];
         }

@@ -6,6 +6,7 @@ use rustix::fs::{FileType, Stat};
 
 use super::compare::{has_content, open};
 use super::new_file::NewFile;
+use super::overwritten::{OverwrittenFile, refusal};
 use super::{CopyDestination, EntryLocation};
 use crate::error::{Failure, FailureKind};
 use crate::metadata::meta_of;
@@ -97,6 +98,37 @@ impl CopyDestination {
             .reserve(parent.entry())?
             .confirm(parent.entry());
         Ok(outcome)
+    }
+}
+
+impl CopyDestination {
+    /// Returns the location of the regular file that the announced one overwrites in place, if
+    /// there is one.
+    pub(super) fn overwritten_in_place(&self, announced: &AnnouncedFile) -> Option<EntryLocation> {
+        if !(self.options.in_place && self.options.overwrite) {
+            return None;
+        }
+        let mut there = self.there(&self.path_of(&announced.head).ok()?)?;
+        there.source = announced.head.source;
+        let stat = there.dir.stat_occupant(&there.name).ok()?;
+        (kind_of(&stat) == NodeKind::File).then_some(there)
+    }
+
+    /// Opens the file that the announced one overwrites in place, if there is one.
+    pub(super) fn open_in_place(
+        &self,
+        announced: &AnnouncedFile,
+    ) -> Option<Result<NewFile, Failure>> {
+        let location = self.overwritten_in_place(announced)?;
+        // Its growth would be charged to nobody.
+        if self.quota.is_some() {
+            return Some(Err(refusal("there is a quota; leave out --inplace")));
+        }
+        let opened = self
+            .names_in_place
+            .check(location.entry())
+            .and_then(|()| OverwrittenFile::open(&location, announced.size));
+        Some(opened.map(|file| NewFile::overwritten(location, file)))
     }
 }
 

@@ -10,6 +10,7 @@ use super::EntryLocation;
 use super::compare::is_same;
 use super::flusher::Flusher;
 use super::kept_file::KeptFile;
+use super::overwritten::OverwrittenFile;
 use super::temp_file::TempFile;
 use crate::error::Failure;
 use crate::store::journal::Journal;
@@ -42,6 +43,8 @@ enum NewFileKind {
         /// Failure of the entry, unless the file has the same content.
         failure: Failure,
     },
+    /// An existing file that is overwritten in place.
+    Overwritten(OverwrittenFile),
 }
 
 impl NewFile {
@@ -83,6 +86,16 @@ impl NewFile {
         file
     }
 
+    /// Creates the representation of an existing file that is overwritten in place.
+    pub(super) fn overwritten(parent: EntryLocation, file: OverwrittenFile) -> Self {
+        Self {
+            parent,
+            kind: NewFileKind::Overwritten(file),
+            block_log2: 0,
+            charge: None,
+        }
+    }
+
     /// Returns the outcome of an existing file that stays, or `None` for any other.
     pub(super) fn conclude(&self, size: u64, hash: &Hash) -> Option<Result<EntryOutcome, Failure>> {
         match &self.kind {
@@ -90,7 +103,7 @@ impl NewFile {
                 true => Ok(EntryOutcome::Same),
                 false => Err(failure.clone()),
             }),
-            NewFileKind::Temporary(_) | NewFileKind::Kept(_) => None,
+            NewFileKind::Temporary(_) | NewFileKind::Kept(_) | NewFileKind::Overwritten(_) => None,
         }
     }
 
@@ -105,6 +118,10 @@ impl NewFile {
         match &self.kind {
             NewFileKind::Kept(file) => file.journal.settle(),
             NewFileKind::Temporary(_) | NewFileKind::InPlace { .. } => Ok(false),
+            NewFileKind::Overwritten(file) => {
+                file.set_size()?;
+                Ok(false)
+            }
         }
     }
 
@@ -117,6 +134,7 @@ impl NewFile {
             NewFileKind::Temporary(file) => file.fd(),
             NewFileKind::Kept(file) => Ok(file.journal.data()),
             NewFileKind::InPlace { fd, .. } => Ok(fd),
+            NewFileKind::Overwritten(file) => Ok(file.fd()),
         }
     }
 
@@ -127,7 +145,9 @@ impl NewFile {
     pub(super) fn close(&mut self) -> Result<(), Errno> {
         match &mut self.kind {
             NewFileKind::Temporary(file) => file.close(),
-            NewFileKind::Kept(_) | NewFileKind::InPlace { .. } => Ok(()),
+            NewFileKind::Kept(_) | NewFileKind::InPlace { .. } | NewFileKind::Overwritten(_) => {
+                Ok(())
+            }
         }
     }
 
@@ -138,7 +158,7 @@ impl NewFile {
     pub(super) fn open_to_flush(&self) -> Result<OwnedFd, Errno> {
         match &self.kind {
             NewFileKind::Temporary(file) => file.reopen(),
-            NewFileKind::Kept(_) | NewFileKind::InPlace { .. } => {
+            NewFileKind::Kept(_) | NewFileKind::InPlace { .. } | NewFileKind::Overwritten(_) => {
                 fcntl_dupfd_cloexec(self.fd()?, 0)
             }
         }
@@ -152,6 +172,9 @@ impl NewFile {
         hash: BlockHash,
         flusher: &Flusher,
     ) -> Result<(), Failure> {
+        if let NewFileKind::Overwritten(file) = &self.kind {
+            return Ok(file.write(block, data)?);
+        }
         for extent in &block.extents {
             let (now, rest) = data
                 .split_at_checked(extent.len as usize)
@@ -160,7 +183,7 @@ impl NewFile {
             match &self.kind {
                 NewFileKind::Temporary(file) => file.write(now, at)?,
                 NewFileKind::Kept(file) => file.write(now, at)?,
-                NewFileKind::InPlace { .. } => {}
+                NewFileKind::InPlace { .. } | NewFileKind::Overwritten(_) => {}
             }
             data = rest;
         }
@@ -177,7 +200,7 @@ impl NewFile {
         match &mut self.kind {
             NewFileKind::Temporary(file) => file.finish(&self.parent.name, replace)?,
             NewFileKind::Kept(file) => file.journal.finish(replace)?,
-            NewFileKind::InPlace { .. } => {}
+            NewFileKind::InPlace { .. } | NewFileKind::Overwritten(_) => {}
         }
         if let Some(charge) = self.charge.take() {
             charge.keep(replaced.as_ref());

@@ -89,6 +89,10 @@ impl FileStore for CopyDestination {
     }
 
     fn create(&self, announced: &AnnouncedFile) -> Result<NewFile, Failure> {
+        // LH-COPY-73.
+        if let Some(opened) = self.open_in_place(announced) {
+            return opened;
+        }
         // LH-COPY-24: an existing file stays, whether it is the same or not.
         let exists = Failure::new(FailureKind::Exists);
         if !self.options.overwrite
@@ -330,6 +334,9 @@ impl CopyDestination {
         let identity = announced
             .identity
             .filter(|_| self.options.resume && in_blocks)?;
+        if self.overwritten_in_place(announced).is_some() {
+            return None;
+        }
         Identity::opaque(&identity)
     }
 

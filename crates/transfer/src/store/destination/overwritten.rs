@@ -1,0 +1,111 @@
+//! Existing files that are overwritten in place (LH-COPY-73): they have no second copy, and a copy
+//! that ends early leaves a mixture of old and new under their names.
+
+use std::os::fd::OwnedFd;
+
+use rustix::fs::{self, FlockOperation, Mode};
+use rustix::io::{self, Errno};
+
+use super::EntryLocation;
+use crate::error::{Failure, FailureKind};
+use crate::store::confine::{NodeKind, kind_of};
+use crate::store::journal::write_all;
+use crate::wire::Block;
+
+/// Bytes that are compared at once.
+const COMPARED_BYTES: usize = 64 * 1024;
+
+/// An existing file that is overwritten in place.
+pub(super) struct OverwrittenFile {
+    fd: OwnedFd,
+    /// Size of the new content, in bytes.
+    size: u64,
+}
+
+impl OverwrittenFile {
+    /// Opens the file at `location` for new content of `size` bytes, and locks it.
+    pub(super) fn open(location: &EntryLocation, size: u64) -> Result<Self, Failure> {
+        let fd = location.dir.open_to_overwrite(&location.name)?;
+        let stat = fs::fstat(&fd)?;
+        if kind_of(&stat) != NodeKind::File {
+            return Err(Failure::new(FailureKind::WrongKind));
+        }
+        // The new content would run as the owner of the old one.
+        if Mode::from_raw_mode(stat.st_mode).intersects(Mode::SUID | Mode::SGID) {
+            return Err(refusal("it has a set-ID bit; leave out --inplace"));
+        }
+        match fs::flock(&fd, FlockOperation::NonBlockingLockExclusive) {
+            Err(Errno::WOULDBLOCK) => Err(refusal("another program has locked it; stop it first")),
+            // Not every file system has locks.
+            _ => Ok(Self { fd, size }),
+        }
+    }
+
+    pub(super) const fn fd(&self) -> &OwnedFd {
+        &self.fd
+    }
+
+    /// Writes a block, as far as the file differs from it. Holes are written as zeros.
+    pub(super) fn write(&self, block: &Block, data: &[u8]) -> Result<(), Errno> {
+        let (mut data, mut at) = (data, block.offset);
+        for extent in &block.extents {
+            let begin = block.offset.saturating_add(extent.offset.into());
+            self.write_zeros(at, begin)?;
+            let len = extent.len as usize;
+            let (now, rest) = data.split_at_checked(len).unwrap_or((data, &[]));
+            self.write_changed(now, begin)?;
+            (data, at) = (rest, begin.saturating_add(extent.len.into()));
+        }
+        self.write_zeros(at, block.offset.saturating_add(block.len.into()))
+    }
+
+    fn write_zeros(&self, from: u64, to: u64) -> Result<(), Errno> {
+        let zeros = [0; COMPARED_BYTES];
+        let mut at = from;
+        while at < to {
+            let len = usize::try_from(to - at).map_or(zeros.len(), |len| len.min(zeros.len()));
+            self.write_changed(zeros.get(..len).unwrap_or_default(), at)?;
+            at = at.saturating_add(len as u64);
+        }
+        Ok(())
+    }
+
+    /// Writes what differs. Behind its end, the file counts as zeros.
+    fn write_changed(&self, data: &[u8], offset: u64) -> Result<(), Errno> {
+        let (mut there, mut at) = (vec![0; COMPARED_BYTES.min(data.len())], offset);
+        for part in data.chunks(COMPARED_BYTES) {
+            let old = there.get_mut(..part.len()).unwrap_or_default();
+            old.fill(0);
+            read_some(&self.fd, old, at)?;
+            if old != part {
+                write_all(&self.fd, part, at)?;
+            }
+            at = at.saturating_add(part.len() as u64);
+        }
+        Ok(())
+    }
+
+    /// Cuts or extends the file to the size of its new content, all of which is written.
+    pub(super) fn set_size(&self) -> Result<(), Errno> {
+        fs::ftruncate(&self.fd, self.size)
+    }
+}
+
+/// Returns the failure of a file that cannot be overwritten in place.
+pub(super) fn refusal(why: &str) -> Failure {
+    Failure::with_detail(FailureKind::Io, format!("not overwritten in place: {why}"))
+}
+
+/// Reads up to the length of `out`, or to the end of the file.
+fn read_some(fd: &OwnedFd, out: &mut [u8], offset: u64) -> Result<(), Errno> {
+    let mut read = 0;
+    while let Some(left) = out.get_mut(read..).filter(|left| !left.is_empty()) {
+        match io::pread(fd, left, offset.saturating_add(read as u64)) {
+            Ok(0) => break,
+            Ok(got) => read += got,
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(())
+}
