@@ -663,6 +663,32 @@ fn names_have_accounts_while_they_are_believed() {
 }
 
 #[test]
+fn changed_account_gets_another_worker() {
+    let Some(accounts) = Accounts::new("\"ana\"") else {
+        return;
+    };
+    let stage = &accounts.stage;
+    let settings = |root: &str, umask: &str| {
+        format!("[[account]]\nname = \"ana\"\nroot = \"{root}\"\numask = \"{umask}\"\n")
+    };
+    let server = accounts.serve(&settings("ana", "077"), &[]);
+    stage.noise("here/f", 1000);
+    let there = |path: &str| format!("lh://{}/{path}", server.address);
+    assert_success(&accounts.run("me", &server, &["cp", "here/f", &there("f")]));
+    assert_eq!(owner(&stage.path("root/ana/f")), (ANA, ANA, 0o600));
+    let grants = grant(&stage.key("me"), "ana");
+    let text = format!("{}{grants}", settings("group", "022"));
+    std::fs::write(stage.path("grants.toml"), text).unwrap();
+    server.hang_up();
+    until("the new root is served", || {
+        let listed = accounts.run("me", &server, &["ls", &there("")]);
+        listed.status.code() == Some(0) && listed.stdout.is_empty()
+    });
+    assert_success(&accounts.run("me", &server, &["cp", "here/f", &there("g")]));
+    assert_eq!(owner(&stage.path("root/group/g")), (ANA, GENOMICS, 0o644));
+}
+
+#[test]
 fn helper_reads_only_from_its_server() {
     let Some(accounts) = Accounts::new("\"ana\"") else {
         return;
