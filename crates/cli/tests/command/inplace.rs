@@ -36,7 +36,10 @@ fn files_keep_their_inode_and_names() {
         let before = inode(&stage.path(target));
         let copied = stage.cp(&server, &[&flags[..], &[from, to]].concat());
         assert_eq!(copied.status.code(), Some(0), "{}", errors(&copied));
-        assert!(std::fs::read(stage.path(&other)).unwrap() == new, "{target}");
+        assert!(
+            std::fs::read(stage.path(&other)).unwrap() == new,
+            "{target}"
+        );
         assert_eq!(inode(&stage.path(target)), before, "{target}");
     }
     // What is in place stays.
@@ -54,9 +57,26 @@ fn it_needs_overwrite_and_excludes_a_backup() {
     };
     for (arguments, word) in [
         (&["cp", "--inplace", "here/f", "here/g"][..], "--overwrite"),
-        (&["cp", "--inplace", "--update", "here/f", "here/g"], "--update"),
-        (&["sync", "--inplace", "--delete", "--trash", "t", "here", "root"], "--trash"),
-        (&["cp", "--inplace", "--overwrite", "here/f", "sftp://h/f"], "--inplace"),
+        (
+            &["cp", "--inplace", "--update", "here/f", "here/g"],
+            "--update",
+        ),
+        (
+            &[
+                "sync",
+                "--inplace",
+                "--delete",
+                "--trash",
+                "t",
+                "here",
+                "root",
+            ],
+            "--trash",
+        ),
+        (
+            &["cp", "--inplace", "--overwrite", "here/f", "sftp://h/f"],
+            "--inplace",
+        ),
     ] {
         let (code, reported) = run(arguments);
         assert_eq!(code, Some(2), "{arguments:?}: {reported}");

@@ -7,8 +7,8 @@ use std::time::SystemTime;
 use tokio::io::AsyncWrite;
 use tokio::time::{Instant, interval_at, timeout};
 
-use super::{RENEWAL_CHECKS, RENEWAL_INTERVAL};
 use super::message::{FetchAsk, FetchMessage, FetchReport, MAX_REPORT_BYTES};
+use super::{RENEWAL_CHECKS, RENEWAL_INTERVAL};
 use crate::client::{Transport, close};
 use crate::error::Error;
 use crate::files::{LineError, LineReader, SILENCE_TIMEOUT, write_line};

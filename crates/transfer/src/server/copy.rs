@@ -244,9 +244,13 @@ impl Server {
             }
             let copy = match copies.running.get(&token) {
                 Some(copy) => copy.clone(),
-                None => {
-                    self.begin_copy(&mut copies, hello.clone(), account, keys, credential.clone())?
-                }
+                None => self.begin_copy(
+                    &mut copies,
+                    hello.clone(),
+                    account,
+                    keys,
+                    credential.clone(),
+                )?,
             };
             let has_other_owner = match (&credential, &*copy.credential.borrow()) {
                 (Some(brought), Some(present)) => !brought.has_owner_of(present),
