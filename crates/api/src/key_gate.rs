@@ -66,8 +66,11 @@ pub struct NamedCallers {
     /// Names and groups of keys; they remember the vouchers of requests.
     pub identities: Arc<Identities>,
     /// Returns the name and rights of a principal; `None` if it has none.
-    pub authorize: Arc<dyn Fn(&Principal) -> Option<AuthorizedKey> + Send + Sync>,
+    pub authorize: Arc<AuthorizePrincipal>,
 }
+
+/// Function that returns the name and rights of a principal; `None` if it has none.
+pub type AuthorizePrincipal = dyn Fn(&Principal) -> Option<AuthorizedKey> + Send + Sync;
 
 impl std::fmt::Debug for NamedCallers {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
