@@ -663,6 +663,43 @@ fn names_have_accounts_while_they_are_believed() {
 }
 
 #[test]
+fn server_that_ends_drains_its_workers_and_keeps_their_records() {
+    let Some(accounts) = Accounts::new("\"ana\"") else {
+        return;
+    };
+    let stage = &accounts.stage;
+    let depot = stage.depot("d", Some("40 Mbit/s"));
+    let data = stage.noise("here/f", 10_000_000);
+    let settings = "[[account]]\nname = \"ana\"\nroot = \"ana\"\n";
+    let log = stage.path("log/accounts.jsonl");
+    let log = log.to_str().unwrap();
+    for (more, name, result) in [
+        (&["--drain", "60 s"][..], "drained", "completed"),
+        (&[], "broken", "stopped"),
+    ] {
+        let more = [&["--accounts", log], more].concat();
+        let mut server = accounts.serve(settings, &more);
+        let there = format!("lh://{}/{name}", server.address);
+        let mut copy = stage.start_cp(&server, &["--route", &depot.address, "here/f", &there]);
+        copy.until_mid_copy();
+        server.end("TERM");
+        let records = std::fs::read_to_string(log).unwrap();
+        let last: Value = serde_json::from_str(records.lines().last().unwrap()).unwrap();
+        assert_eq!(last["names"][0], format!("/{name}"), "{records}");
+        assert_eq!(last["result"], result, "{records}");
+        if result == "completed" {
+            let (report, code, reported) = copy.report();
+            assert_eq!(code, Some(0), "{report} {reported}");
+            assert_eq!(std::fs::read(stage.path("root/ana/drained")).unwrap(), data);
+        } else {
+            copy.child.kill().unwrap();
+            copy.child.wait().unwrap();
+        }
+        until("the worker ends", || accounts.workers(ANA).is_empty());
+    }
+}
+
+#[test]
 fn changed_account_gets_another_worker() {
     let Some(accounts) = Accounts::new("\"ana\"") else {
         return;

@@ -86,7 +86,7 @@ fn written() -> Written {
             .is_err(),
         "the server's signature is missing"
     );
-    let signer = ReceiptSigner::new(std::sync::Arc::new(server), client_key, false);
+    let signer = ReceiptSigner::new(Arc::new(server), client_key, false);
     recorder.receive(signer.sign(5, &manifest.hash()).unwrap());
     recorder
         .finish(&manifest.hash(), Some(false), &client)
