@@ -296,8 +296,13 @@ struct LongCopy {
 
 impl LongCopy {
     fn new() -> Self {
+        Self::from(|stage| serve_me(stage, "a", &[]))
+    }
+
+    /// Copies from the server that `serve_source` starts, of the directory `a-root`.
+    fn from(serve_source: impl FnOnce(&Stage) -> Service) -> Self {
         let stage = Stage::new();
-        let a = serve_me(&stage, "a", &[]);
+        let a = serve_source(&stage);
         let more = [&FROM_LOOPBACK[..], &["--accounts", "b.jsonl"]].concat();
         let b = serve_me(&stage, "b", &more);
         let data = stage.noise("a-root/f", FILE_BYTES);
@@ -370,6 +375,24 @@ fn a_killed_server_breaks_the_copy_off_which_resumes() {
     let more = [&grants[..], &FROM_LOOPBACK].concat();
     copy.b = serve(&copy.stage, "b", &copy.b.address.clone(), &more);
     copy.repeat();
+}
+
+#[test]
+fn grant_withdrawn_at_the_source_ends_the_copy() {
+    let copy = LongCopy::from(|stage| {
+        let grant = format!("[[grant]]\nkey = \"{}\"\nread = [\"/\"]\n", stage.key("me"));
+        std::fs::write(stage.path("a.toml"), grant).unwrap();
+        let options = ["--grants", "a.toml", "--accounts", "a.jsonl"];
+        serve(stage, "a", "127.0.0.1:0", &options)
+    });
+    let running = copy.start();
+    std::fs::write(copy.stage.path("a.toml"), "").unwrap();
+    copy.a.hang_up();
+    let ended = records(&copy.stage, "a.jsonl", 1);
+    assert_eq!(ended[0]["result"], "revoked", "{}", ended[0]);
+    copy.gate.open();
+    let (report, code, errors) = running.report();
+    assert_eq!(code, Some(4), "{report} {errors}");
 }
 
 #[test]
