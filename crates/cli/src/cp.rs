@@ -810,7 +810,7 @@ impl Cp {
     /// the copy, and returns `None`.
     fn routing(
         &self,
-        server: &longhaul_session::Endpoint,
+        server: &Endpoint,
         size: Option<u64>,
         key: &longhaul_proto::SigningKey,
         push: bool,

@@ -183,7 +183,7 @@ fn invalid_token_is_refused_with_the_reason() {
     };
     let world = World::with(&issuer, "require_groups = [\"/exp\"]\n");
     let member = json!({ "wlcg.groups": ["/exp"] });
-    let with = |name: &str, value: serde_json::Value| {
+    let with = |name: &str, value: Value| {
         let mut claims = member.clone();
         claims[name] = value;
         claims
@@ -287,7 +287,7 @@ fn device_login_gets_a_token_and_keeps_it_secret() {
         .unwrap();
     assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o600);
     let stored =
-        || -> serde_json::Value { serde_json::from_slice(&fs::read(file).unwrap()).unwrap() };
+        || -> Value { serde_json::from_slice(&fs::read(file).unwrap()).unwrap() };
     let token = stored()["source"]["issuer"]["access_token"].clone();
     let secret = token.as_str().unwrap();
     assert!(!said.contains(secret));
