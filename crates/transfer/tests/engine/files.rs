@@ -513,7 +513,7 @@ async fn lh_files_14_checksums_need_the_right_to_read() {
     use longhaul_transfer::files::message::SumOutcome;
     let bench = Bench::new();
     std::fs::write(bench.root("secret"), "abc").unwrap();
-    let (mut client, _) = client(&bench, 9);
+    let (mut client, _) = client(&bench, 2);
     let ask = FilesRequest::Sum {
         paths: vec![PathBytes(b"secret".to_vec())],
         algorithm: "md5".parse().unwrap(),
