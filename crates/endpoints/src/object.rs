@@ -49,8 +49,16 @@ impl From<&ObjectMeta> for Object {
             size: meta.size,
             changed: meta.last_modified.timestamp(),
             mtime: None,
-            e_tag: meta.e_tag.clone(),
+            e_tag: meta.e_tag.as_deref().map(quoted),
         }
+    }
+}
+
+/// Returns an ETag as responses have it. Listings of Azure leave out the quotation marks.
+fn quoted(e_tag: &str) -> String {
+    match e_tag.ends_with('"') {
+        true => e_tag.to_owned(),
+        false => format!("\"{e_tag}\""),
     }
 }
 
@@ -116,5 +124,7 @@ mod tests {
         assert!(!one.is_same(&object(2, 2, Some("\"a\""))));
         assert!(one.is_same(&object(1, 2, None)));
         assert!(!object(1, 2, None).is_same(&object(1, 3, None)));
+        assert_eq!(quoted("0x8D"), quoted("\"0x8D\""));
+        assert_eq!(quoted("W/\"a\""), "W/\"a\"");
     }
 }
