@@ -2,7 +2,7 @@
 // It reads and lists objects by that API, but stores none without a signed URL, and has no uploads
 // in parts, no check of credentials and no answer for missing buckets.
 //
-// It prints its address, and ends with its standard input.
+// It prints its address.
 package main
 
 import (
@@ -13,7 +13,6 @@ import (
 	"log"
 	"net"
 	"net/http"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -70,8 +69,7 @@ func main() {
 		bucket:  *bucket,
 		uploads: map[string]*upload{},
 	}
-	go func() { log.Fatal(http.Serve(listener, handler)) }()
-	io.Copy(io.Discard, os.Stdin)
+	log.Fatal(http.Serve(listener, handler))
 }
 
 func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {

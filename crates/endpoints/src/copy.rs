@@ -3,9 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use longhaul_transfer::local_end::{
-    EntryReporter, ExistingOptions, LocalTarget, push_entries,
-};
+use longhaul_transfer::local_end::{EntryReporter, ExistingOptions, LocalTarget, push_entries};
 use longhaul_transfer::{Sources, StreamCounters};
 use parking_lot::Mutex;
 use tokio::time::timeout;

@@ -9,9 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
-use longhaul_transfer::local_end::{
-    ContentMemory, EntryOutcome, EntryReporter, ExistingOptions,
-};
+use longhaul_transfer::local_end::{ContentMemory, EntryOutcome, EntryReporter, ExistingOptions};
 use longhaul_transfer::path::RelPath;
 use longhaul_transfer::{Failure, FailureKind, StreamCounters, WriteOptions};
 use object_store::path::Path as Key;

@@ -66,7 +66,9 @@ impl RemoteTree for Walk {
         let key = self.key_of(directory)?;
         let listed = self.store.list(&key).await;
         let listed = listed.map_err(|reason| self.store.failure(reason))?;
-        let bytes = listed.into_iter().map(|(name, found)| (name.into_bytes(), found));
+        let bytes = listed
+            .into_iter()
+            .map(|(name, found)| (name.into_bytes(), found));
         Ok(bytes.collect())
     }
 
@@ -139,7 +141,8 @@ impl Walk {
             }
             None => FailureKind::NotFound,
         };
-        self.reporter.not_copied(number, &path, Failure::new(missing));
+        self.reporter
+            .not_copied(number, &path, Failure::new(missing));
         Ok(None)
     }
 

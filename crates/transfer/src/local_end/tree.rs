@@ -118,11 +118,7 @@ enum TaskResult<A> {
 }
 
 impl<T: RemoteTree> TreeWalk<T> {
-    async fn copy(
-        self: &Arc<Self>,
-        sources: Vec<RemoteEntry<T::Attributes>>,
-        limits: WalkLimits,
-    ) {
+    async fn copy(self: &Arc<Self>, sources: Vec<RemoteEntry<T::Attributes>>, limits: WalkLimits) {
         let mut backlog = Backlog {
             directories: Vec::new(),
             others: VecDeque::new(),
@@ -163,7 +159,9 @@ impl<T: RemoteTree> TreeWalk<T> {
             match tasks.join_next().await {
                 Some(Ok(TaskResult::Listed(entries))) => {
                     listings -= 1;
-                    entries.into_iter().for_each(|entry| add(&mut backlog, entry));
+                    entries
+                        .into_iter()
+                        .for_each(|entry| add(&mut backlog, entry));
                 }
                 Some(Ok(TaskResult::Done)) => {}
                 Some(Err(error)) => self.task_failed(&error.to_string()),
@@ -208,7 +206,8 @@ impl<T: RemoteTree> TreeWalk<T> {
                 Err(failure) => (Err(failure), Vec::new()),
             },
         };
-        self.reporter.ended(entry.source, &entry.path, outcome, None);
+        self.reporter
+            .ended(entry.source, &entry.path, outcome, None);
         entries
     }
 
@@ -223,7 +222,8 @@ impl<T: RemoteTree> TreeWalk<T> {
             && matches!(T::kind(file), EntryKind::File { .. })
         {
             let text = self.tree.ignore_file(directory, file).await?;
-            self.selection.add_ignore_file(source, &directory.path, &text);
+            self.selection
+                .add_ignore_file(source, &directory.path, &text);
         }
         let mut entries = Vec::new();
         for (name, attributes) in listed {

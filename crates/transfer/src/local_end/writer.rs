@@ -151,11 +151,7 @@ impl LocalWriter {
     ///
     /// # Errors
     /// That of `copied`, or the file cannot be committed.
-    pub async fn end(
-        &self,
-        file: Arc<PartialFile>,
-        copied: Result<(), Failure>,
-    ) -> WriteOutcome {
+    pub async fn end(&self, file: Arc<PartialFile>, copied: Result<(), Failure>) -> WriteOutcome {
         let Some(file) = Arc::into_inner(file) else {
             return Err(copied.err().unwrap_or_else(not_committed));
         };
