@@ -16,6 +16,7 @@ use longhaul_transfer::{Failure, FailureKind, StreamCounters};
 use tokio::sync::Semaphore;
 
 use crate::content::identity;
+use crate::object::{DIRECTORY_MODE, FILE_MODE};
 use crate::parts::download_ranges;
 use crate::reader::{Body, ObjectReader};
 
@@ -25,9 +26,6 @@ const MAX_SMALL_BYTES: u64 = 1 << 20;
 const MAX_CONTENT_BYTES: u64 = 64 << 20;
 /// Large files that are copied at the same time.
 const MAX_LARGE_FILES: usize = 4;
-/// Permissions of new files and directories: stores keep none.
-const FILE_MODE: u32 = 0o644;
-const DIRECTORY_MODE: u32 = 0o755;
 
 /// Destination of a copy at this machine.
 pub(crate) struct Downloader {

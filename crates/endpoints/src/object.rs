@@ -6,6 +6,10 @@ use object_store::{Attribute, Attributes, ObjectMeta};
 /// with a fraction.
 const MTIME: &str = "mtime";
 
+/// Permissions of files and directories from stores, which keep none.
+pub(crate) const FILE_MODE: u32 = 0o644;
+pub(crate) const DIRECTORY_MODE: u32 = 0o755;
+
 /// State of an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Object {

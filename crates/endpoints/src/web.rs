@@ -78,15 +78,17 @@ impl WebClient {
 
     /// Creates a directory. One that exists is no error.
     pub(crate) async fn make_dir(&self, key: &Key) -> Result<(), Reason> {
-        let mut url = self.url(key)?;
-        if let Ok(mut segments) = url.path_segments_mut() {
-            // Some servers know directories by the slash.
-            segments.push("");
-        }
-        match self.send(self.client.request(method(b"MKCOL")?, url)).await {
+        let request = self.client.request(method(b"MKCOL")?, self.dir_url(key)?);
+        match self.send(request).await {
             Err(Reason::Unsupported) => Ok(()),
             made => made,
         }
+    }
+
+    /// Removes a directory with all it holds.
+    pub(crate) async fn remove_dir(&self, key: &Key) -> Result<(), Reason> {
+        let request = self.client.request(Method::DELETE, self.dir_url(key)?);
+        self.send(request).await
     }
 
     /// Renames a file.
@@ -107,6 +109,15 @@ impl WebClient {
             }
             Err(()) => return Err(Reason::Other("not the URL of a server".to_owned())),
         };
+        Ok(url)
+    }
+
+    /// Returns the URL of a directory. Some servers know directories by the slash at the end.
+    fn dir_url(&self, key: &Key) -> Result<Url, Reason> {
+        let mut url = self.url(key)?;
+        if let Ok(mut segments) = url.path_segments_mut() {
+            segments.push("");
+        }
         Ok(url)
     }
 

@@ -2,6 +2,7 @@
 
 mod clouds;
 mod faults;
+mod listing;
 mod matrix;
 mod nginx;
 mod peers;
@@ -50,6 +51,14 @@ impl World {
     fn cp(&self, arguments: &[&str]) -> Copied {
         let mut command = self.longhaul(&self.peer.address);
         Copied::new(command.args(["cp", "--json"]).args(arguments))
+    }
+
+    /// Runs another command than cp. Returns its exit code, and what it prints.
+    fn run(&self, arguments: &[&str]) -> (Option<i32>, String) {
+        let mut command = self.longhaul(&self.peer.address);
+        let output = command.args(arguments).output().unwrap();
+        let printed = String::from_utf8(output.stdout.clone()).unwrap();
+        (output.status.code(), printed + &errors(&output))
     }
 
     /// Starts a copy by a proxy that stalls, and kills it once it has copied `bytes`.
