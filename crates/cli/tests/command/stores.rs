@@ -216,7 +216,7 @@ fn killed_uploads_to_stores_resume() {
         let (f, other) = (world.cloud.location("f"), world.cloud.location("other"));
         fs::write(path("here/f"), noise(64 << 20, 3)).unwrap();
         let proxy = StallingProxy::new(&world.peer.address, Limited::FromClient, 54 << 20);
-        let paths = ["here/f", &f];
+        let paths = ["here/f", f.as_str()];
         world.kill_after(&proxy, &paths, 16 << 20);
         let resumed = world.cp(&paths);
         resumed.assert_done();
@@ -229,7 +229,7 @@ fn killed_uploads_to_stores_resume() {
 
         // Another state of the file is not mixed with what is there.
         let proxy = StallingProxy::new(&world.peer.address, Limited::FromClient, 54 << 20);
-        let paths = ["here/f", &other];
+        let paths = ["here/f", other.as_str()];
         world.kill_after(&proxy, &paths, 16 << 20);
         fs::write(path("here/f"), noise(64 << 20, 4)).unwrap();
         let begun = world.cp(&paths);
@@ -262,7 +262,7 @@ fn killed_downloads_from_stores_resume() {
         let proxy = StallingProxy::new(&world.peer.address, Limited::FromServer, 44 << 20);
         let paths = [f.as_str(), "here/other"];
         world.kill_after(&proxy, &paths, 24 << 20);
-        fs::write(path("here/f"), noise(64 << 20, 6)).unwrap();
+        fs::write(path("here/f"), noise((64 << 20) + 1, 6)).unwrap();
         world.cp(&["--overwrite", "here/f", &f]).assert_done();
         let begun = world.cp(&paths);
         begun.assert_done();

@@ -9,7 +9,7 @@ use super::clouds::Cloud;
 use super::nginx::{Certificate, Served};
 use super::peers::Peer;
 use super::proxy::{Limited, StallingProxy};
-use super::{Copied, World, isolated};
+use super::{Copied, World, assert_same, isolated};
 use crate::common::noise;
 use crate::stage::{Running, Stage, no_temps};
 
@@ -25,7 +25,7 @@ fn wrong_credentials_are_refused_by_stores() {
         fs::write(stage.path("here/f"), "content").unwrap();
         let world = World { stage, cloud, peer };
         let there = cloud.location("f");
-        for paths in [["here/f", &there], [&there, "here/g"]] {
+        for paths in [["here/f", there.as_str()], [there.as_str(), "here/g"]] {
             let mut command = world.longhaul(&world.peer.address);
             command.envs(cloud.wrong_credentials());
             let refused = Copied::new(command.args(["cp", "--json"]).args(paths));
@@ -81,7 +81,7 @@ fn logins_of_web_servers_are_demanded() {
     for scheme in ["https", "webdavs"] {
         let there = format!("{scheme}://{}/{scheme}", nginx.address);
         let refused = cp("wrong", ["here/f", &there]);
-        refused.assert_failed(4, &["credentials"]);
+        refused.assert_failed(4, &["refuses these credentials", "check which"]);
         let refused = cp("wrong", [&there, "here/g"]);
         refused.assert_failed(4, &["refuses these credentials", "check which"]);
         cp("s3cret", ["here/f", &there]).assert_done();
@@ -163,6 +163,24 @@ fn full_disk_of_a_server_is_reported() {
     back.assert_failed(2, &["no such file"]);
 }
 
+#[test]
+fn uploads_that_a_store_forgot_start_over() {
+    for mut world in Cloud::ALL.into_iter().filter_map(World::new) {
+        let there = world.cloud.location("f");
+        fs::write(world.stage.path("here/f"), noise(40 << 20, 8)).unwrap();
+        let paths = ["here/f", there.as_str()];
+        let proxy = StallingProxy::new(&world.peer.address, Limited::FromClient, 36 << 20);
+        world.kill_after(&proxy, &paths, 16 << 20);
+        let Some(another) = world.cloud.start() else {
+            return;
+        };
+        world.peer = another;
+        world.cp(&paths).assert_done();
+        world.cp(&[&there, "here/back"]).assert_done();
+        assert_same(&world.stage.path("here/f"), &world.stage.path("here/back"));
+    }
+}
+
 /// Starts the download of an object of 40 MiB, stops the store in its middle, and lets `change`
 /// happen. Returns the exit code and the words of the copy.
 fn download_while(world: &World, change: impl FnOnce(&str)) -> (Option<i32>, String) {
@@ -190,7 +208,8 @@ fn download_while(world: &World, change: impl FnOnce(&str)) -> (Option<i32>, Str
 fn objects_that_change_meanwhile_are_not_mixed() {
     for world in Cloud::ALL.into_iter().filter_map(World::new) {
         let (code, said) = download_while(&world, |there| {
-            fs::write(world.stage.path("here/f"), noise(40 << 20, 6)).unwrap();
+            // Another size, as its time may be the same second.
+            fs::write(world.stage.path("here/f"), noise((40 << 20) + 1, 6)).unwrap();
             world.cp(&["--overwrite", "here/f", there]).assert_done();
         });
         assert_eq!(code, Some(1), "{said}");

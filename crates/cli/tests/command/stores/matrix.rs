@@ -158,10 +158,10 @@ impl Ends {
             && (ends == [End::Local, End::Sftp] || ends == [End::Sftp, End::Local])
         {
             let options = ["StrictHostKeyChecking=no", "UserKnownHostsFile=/dev/null"];
-            let options = options.iter().flat_map(|option| ["-o", option]);
+            let options = options.iter().flat_map(|option| ["-o", *option]);
             command
                 .args(options)
-                .args(["-o", sshd, "-o", "LogLevel=ERROR", "-i"]);
+                .args(["-o", sshd.as_str(), "-o", "LogLevel=ERROR", "-i"]);
             command.arg(self.stage.path("user-key"));
         }
         Copied::new(command.args(arguments))

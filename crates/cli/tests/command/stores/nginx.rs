@@ -22,7 +22,7 @@ impl Certificate {
     /// Makes it in a directory.
     pub fn new(directory: &Path) -> Self {
         fs::create_dir_all(directory).unwrap();
-        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        let mut params = CertificateParams::new(Vec::<String>::new()).unwrap();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let own_key = KeyPair::generate().unwrap();
         let authority = params.self_signed(&own_key).unwrap();
