@@ -144,18 +144,25 @@ impl EndpointFiles {
 }
 
 fn entry(name: &[u8], found: &Found) -> ListingEntry {
-    let (kind, size, mode, (modified, nanoseconds)) = match found {
-        Found::Directory => (EntryKind::Directory, 0, DIRECTORY_MODE, (0, 0)),
-        Found::File(object) => (EntryKind::File, object.size, FILE_MODE, object.modified()),
-    };
-    ListingEntry {
+    let entry = ListingEntry {
         name: PathBytes(name.to_vec()),
-        kind,
-        size,
-        mode,
-        modified,
-        nanoseconds: Some(nanoseconds),
+        kind: EntryKind::Directory,
+        size: 0,
+        mode: DIRECTORY_MODE,
+        modified: 0,
+        nanoseconds: None,
         target: None,
+    };
+    match found {
+        Found::Directory => entry,
+        Found::File(object) => ListingEntry {
+            kind: EntryKind::File,
+            size: object.size,
+            mode: FILE_MODE,
+            modified: object.modified().0,
+            nanoseconds: object.mtime.map(|(_, nanoseconds)| nanoseconds),
+            ..entry
+        },
     }
 }
 

@@ -64,6 +64,47 @@ fn object_stores_are_listed_and_emptied() {
 }
 
 #[test]
+fn dry_runs_with_stores_tell_what_differs() {
+    for world in Cloud::ALL.into_iter().filter_map(World::new) {
+        make_tree(&world.stage);
+        let there = world.cloud.location("tree");
+        let all = world.cloud.location("tree/.");
+        let plan = |arguments: &[&str]| {
+            let (code, printed) = world.run(&[&["cp", "-n", "-r"][..], arguments].concat());
+            assert_eq!(code, Some(0), "{arguments:?}: {printed}");
+            printed
+        };
+        let create = plan(&["here/tree", &there]);
+        assert!(
+            create.contains("create") && create.contains("d/e"),
+            "{create}"
+        );
+        assert!(create.contains("12 B to send"), "{create}");
+        world.cp(&["-r", "here/tree", &there]).assert_done();
+        world.cp(&["-r", &there, "here/back"]).assert_done();
+        for paths in [["here/tree/.", there.as_str()], [all.as_str(), "here/back"]] {
+            let nothing = plan(&paths);
+            assert!(
+                nothing.contains("would change nothing; 3 unchanged"),
+                "{nothing}"
+            );
+        }
+        for file in ["here/tree/a", "here/back/a"] {
+            fs::write(world.stage.path(file), "longer").unwrap();
+        }
+        for paths in [["here/tree/.", there.as_str()], [all.as_str(), "here/back"]] {
+            let refuse = plan(&paths);
+            assert!(
+                refuse.contains("would refuse 1") && refuse.contains("2 unchanged"),
+                "{refuse}"
+            );
+            let replace = plan(&["--overwrite", paths[0], paths[1]]);
+            assert!(replace.contains("replace 1"), "{replace}");
+        }
+    }
+}
+
+#[test]
 fn webdav_servers_are_listed_and_emptied() {
     let stage = Stage::new();
     let Some(rclone) = Peer::webdav(&stage.path("root"), None) else {
