@@ -101,15 +101,11 @@ impl Comparison<'_> {
         let mut listing = tree::list(&mut place, &path.path, &self.filter, &none).await?;
         let below = path_below(root, name);
         let mut there = tree::list(target, &below, &self.names_only, &none).await?;
-        match (&place, &*target) {
-            (_, Place::Store(_)) => {
-                store_times::adopt_source(&listing.tree, &mut there.tree);
-            }
-            (Place::Store(_), _) => {
-                let (own, there) = (&mut listing.tree, &there.tree);
-                store_times::read_times(&mut place, &path.path, own, there).await?;
-            }
-            _ => {}
+        if matches!(target, Place::Store(_)) {
+            store_times::adopt_source(&listing.tree, &mut there.tree);
+        } else if matches!(place, Place::Store(_)) {
+            let (own, there) = (&mut listing.tree, &there.tree);
+            store_times::read_times(&mut place, &path.path, own, there).await?;
         }
         place.end().await;
         if listing.tree.is_empty() && listing.failures.is_empty() {
