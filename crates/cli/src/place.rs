@@ -91,8 +91,8 @@ impl PlacePath {
                  longhaul at the host"
             ),
             Target::Endpoint(path) => bail!(
-                "{path}: only cp, ls, stat, du, find and rm take paths in stores, and only cp those \
-                 at web servers: use the store's own tools for the rest"
+                "{path}: only cp, ls, stat, du, find and rm take paths in stores, and only cp \
+                 those at web servers: use the store's own tools for the rest"
             ),
             Target::Local(path) => Self {
                 location: Location::Here(path),
