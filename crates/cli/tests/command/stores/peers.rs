@@ -53,7 +53,7 @@ impl Peer {
             "--skipApiVersionCheck",
             "--disableTelemetry",
         ]);
-        Some(Self::start(command, "successfully listening at "))
+        Some(Self::start(command, "successfully listens on "))
     }
 
     /// Starts a Google Cloud Storage with a bucket, that demands this token.
