@@ -57,9 +57,9 @@ fn object_stores_are_listed_and_emptied() {
             let expected = if arguments[0] == "ls" { 0 } else { 2 };
             assert_eq!(code, Some(expected), "{arguments:?}: {said}");
         }
-        let sync = world.run(&["sync", "here/tree", &there]);
-        assert_eq!(sync.0, Some(2), "{}", sync.1);
-        assert!(sync.1.contains("only cp, ls, stat"), "{}", sync.1);
+        let (code, said) = world.run(&["sync", "--delete", "here/tree", &there]);
+        assert_eq!(code, Some(2), "{said}");
+        assert!(said.contains("only cp, ls, stat"), "{said}");
     }
 }
 
