@@ -151,8 +151,8 @@ impl Peer {
     }
 }
 
-/// Returns a command that runs a script of the shell with mounts of its own. `None`, with a line, if
-/// this machine does not allow that.
+/// Returns a command that runs a script of the shell with mounts of its own. Returns `None`, and
+/// prints why, if this machine does not allow that.
 fn unshared() -> Option<Command> {
     let command = || {
         let mut command = Command::new("unshare");
