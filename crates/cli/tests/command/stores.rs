@@ -211,10 +211,11 @@ fn trees_come_back_from_s3_unchanged() {
 
 #[test]
 fn killed_uploads_to_stores_resume() {
+    let (data, other_data) = (noise(64 << 20, 3), noise(64 << 20, 4));
     for world in Cloud::ALL.into_iter().filter_map(World::new) {
         let path = |name: &str| world.stage.path(name);
         let (f, other) = (world.cloud.location("f"), world.cloud.location("other"));
-        fs::write(path("here/f"), noise(64 << 20, 3)).unwrap();
+        fs::write(path("here/f"), &data).unwrap();
         let proxy = StallingProxy::new(&world.peer.address, Limited::FromClient, 54 << 20);
         let paths = ["here/f", f.as_str()];
         world.kill_after(&proxy, &paths, 16 << 20);
@@ -231,7 +232,7 @@ fn killed_uploads_to_stores_resume() {
         let proxy = StallingProxy::new(&world.peer.address, Limited::FromClient, 54 << 20);
         let paths = ["here/f", other.as_str()];
         world.kill_after(&proxy, &paths, 16 << 20);
-        fs::write(path("here/f"), noise(64 << 20, 4)).unwrap();
+        fs::write(path("here/f"), &other_data).unwrap();
         let begun = world.cp(&paths);
         begun.assert_done();
         assert_eq!(begun.number("resumed_bytes"), 0);
@@ -242,10 +243,12 @@ fn killed_uploads_to_stores_resume() {
 
 #[test]
 fn killed_downloads_from_stores_resume() {
+    // Another size, as the time may be the same second.
+    let (data, other_data) = (noise(64 << 20, 5), noise((64 << 20) + 1, 6));
     for world in Cloud::ALL.into_iter().filter_map(World::new) {
         let path = |name: &str| world.stage.path(name);
         let f = world.cloud.location("f");
-        fs::write(path("here/f"), noise(64 << 20, 5)).unwrap();
+        fs::write(path("here/f"), &data).unwrap();
         world.cp(&["here/f", &f]).assert_done();
         let proxy = StallingProxy::new(&world.peer.address, Limited::FromServer, 44 << 20);
         let paths = [f.as_str(), "here/back"];
@@ -262,7 +265,7 @@ fn killed_downloads_from_stores_resume() {
         let proxy = StallingProxy::new(&world.peer.address, Limited::FromServer, 44 << 20);
         let paths = [f.as_str(), "here/other"];
         world.kill_after(&proxy, &paths, 24 << 20);
-        fs::write(path("here/f"), noise((64 << 20) + 1, 6)).unwrap();
+        fs::write(path("here/f"), &other_data).unwrap();
         world.cp(&["--overwrite", "here/f", &f]).assert_done();
         let begun = world.cp(&paths);
         begun.assert_done();
