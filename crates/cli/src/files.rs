@@ -1,5 +1,6 @@
-//! `longhaul ls`, `stat`, `mkdir`, `mv` and `rm`: files of a server or of an ssh host, for people
-//! and, with `--json`, for programs. `du`, `find`, `cat` and `head` also take local paths.
+//! `longhaul ls`, `stat`, `mkdir`, `mv` and `rm`: files of a server, of an ssh host or in a store,
+//! for people and, with `--json`, for programs. `du`, `find`, `cat` and `head` also take local
+//! paths.
 
 use std::ffi::OsString;
 
@@ -26,6 +27,8 @@ use show::{EntryFormat, failure_of};
 
 /// List files at user@host:path or lh://host/path.
 ///
+/// Paths in stores, such as s3://bucket/key, are listed, too.
+///
 /// A directory is listed by its entries in the order of their names, except those that belong to
 /// copies under way; anything else is listed itself.
 #[derive(Args)]
@@ -47,7 +50,7 @@ pub struct Ls {
 }
 
 /// Describe what is at user@host:path or lh://host/path itself: a symbolic link is not followed, a
-/// directory not listed.
+/// directory not listed. Paths in stores, such as s3://bucket/key, are described, too.
 #[derive(Args)]
 pub struct Stat {
     /// Path to describe: user@host:path or lh://host[:port]/path.
@@ -99,7 +102,7 @@ pub struct Mv {
     place: PlaceOptions,
 }
 
-/// Remove files at user@host:path or lh://host/path.
+/// Remove files at user@host:path or lh://host/path, or in a store, such as s3://bucket/key.
 #[derive(Args)]
 pub struct Rm {
     /// Path to remove: user@host:path or lh://host[:port]/path.

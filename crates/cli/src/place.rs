@@ -1,5 +1,5 @@
-//! Places whose files are listed or changed without copying: a server, an ssh host, or this
-//! machine.
+//! Places whose files are listed or changed without copying: a server, an ssh host, a store, or
+//! this machine.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -10,6 +10,7 @@ use std::thread::available_parallelism;
 use anyhow::{Result, anyhow, bail};
 use clap::Args;
 use longhaul_copy_api::{CopyOptions, SshOptions};
+use longhaul_endpoints::{EndpointFiles, EndpointPath};
 use longhaul_proto::text::printable;
 use longhaul_remote::FarSide;
 use longhaul_session::{Endpoint, ServiceName};
@@ -64,6 +65,8 @@ pub enum Location {
     Server(Endpoint),
     /// An ssh host.
     Login(String),
+    /// A store; paths are keys.
+    Store(EndpointPath),
     /// A directory of this machine.
     Here(std::path::PathBuf),
 }
@@ -88,13 +91,27 @@ impl PlacePath {
                  longhaul at the host"
             ),
             Target::Endpoint(path) => bail!(
-                "{path}: only copies between files take paths in stores and at web servers: use the \
-                 store's own tools for the rest"
+                "{path}: only cp, ls, stat, du, find and rm take paths in stores, and only cp \
+                 those at web servers: use the store's own tools for the rest"
             ),
             Target::Local(path) => Self {
                 location: Location::Here(path),
                 path: PathBytes::default(),
             },
+        })
+    }
+
+    /// Parses a path in a store that lists what it holds. Returns `None` for other paths.
+    ///
+    /// # Errors
+    /// The text is not a path.
+    pub fn parse_in_store(text: &OsStr) -> Result<Option<Self>> {
+        Ok(match Target::parse(text)? {
+            Target::Endpoint(path) if path.is_listable() => Some(Self {
+                path: PathBytes(path.path().as_bytes().to_vec()),
+                location: Location::Store(path.root()),
+            }),
+            _ => None,
         })
     }
 
@@ -115,14 +132,17 @@ impl PlacePath {
         }
     }
 
-    /// Parses paths that must all be in one place.
+    /// Parses paths that must all be in one place, which may be a store.
     ///
     /// # Errors
     /// One is not a path, or is in another place than the first.
     pub fn parse_all(paths: &[std::ffi::OsString]) -> Result<Vec<Self>> {
         let spots = paths
             .iter()
-            .map(|path| Self::parse_remote(path))
+            .map(|path| match Self::parse_in_store(path)? {
+                Some(spot) => Ok(spot),
+                None => Self::parse_remote(path),
+            })
             .collect::<Result<Vec<_>>>()?;
         let mut others = spots.iter();
         if let Some(first) = others.next()
@@ -147,6 +167,7 @@ impl Location {
         match self {
             Self::Server(server) => format!("lh://{server}/{shown}"),
             Self::Login(host) => format!("{host}:{shown}"),
+            Self::Store(store) => format!("{}/{shown}", store.place()),
             Self::Here(directory) => {
                 home::display_path(&directory.join(Path::new(OsStr::new(&shown))))
             }
@@ -160,6 +181,7 @@ impl Location {
             (FilesFailureKind::NotGranted, _) if !failure.detail.is_empty() => failure.to_string(),
             (_, Self::Server(server)) => format!("lh://{server}/{failure}"),
             (_, Self::Login(host)) => format!("{host}:{failure}"),
+            (_, Self::Store(store)) => format!("{}/{failure}", store.place()),
             (_, Self::Here(directory)) if directory == Path::new("/") => format!("/{failure}"),
             (_, Self::Here(directory)) if directory == Path::new(".") => failure.to_string(),
             (_, Self::Here(directory)) => format!("{}: {failure}", home::display_path(directory)),
@@ -180,6 +202,8 @@ pub enum Place {
     },
     /// An ssh host.
     Login(Box<FarSide>),
+    /// A store.
+    Store(Box<EndpointFiles>),
     /// This machine.
     Here(Option<Files>),
 }
@@ -203,6 +227,7 @@ impl Place {
             Location::Login(host) => Self::Login(Box::new(
                 FarSide::start(&ssh_options::start(&options.ssh), host).await?,
             )),
+            Location::Store(store) => Self::Store(Box::new(EndpointFiles::open(store).await?)),
             Location::Here(directory) => {
                 let opened = Dir::open(directory);
                 let shown = home::display_path(directory);
@@ -223,6 +248,7 @@ impl Place {
     pub async fn ask(&mut self, ask: FilesRequest) -> Result<FilesResponse> {
         match self {
             Self::Login(far) => Ok(far.ask_files(ask).await?),
+            Self::Store(files) => Ok(files.answer(&ask).await?),
             Self::Server {
                 client,
                 connector,
@@ -254,6 +280,7 @@ impl Place {
     pub async fn ask_all(&mut self, asks: &[FilesRequest]) -> Result<Vec<FilesResponse>> {
         match self {
             Self::Login(far) => Ok(far.ask_all_files(asks).await?),
+            Self::Store(files) => Ok(files.answer_all(asks).await?),
             Self::Server {
                 client,
                 connector,
@@ -277,7 +304,7 @@ impl Place {
         match self {
             Self::Server { client, .. } => client.end().await,
             Self::Login(far) => far.end().await,
-            Self::Here(_) => {}
+            Self::Store(_) | Self::Here(_) => {}
         }
     }
 }

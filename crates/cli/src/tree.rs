@@ -60,6 +60,17 @@ pub fn parse_path(text: &OsStr) -> Result<PlacePath> {
     })
 }
 
+/// Parses a path of any place, or of a store.
+///
+/// # Errors
+/// The text is not a path.
+pub fn parse_listed(text: &OsStr) -> Result<PlacePath> {
+    match PlacePath::parse_in_store(text)? {
+        Some(path) => Ok(path),
+        None => parse_path(text),
+    }
+}
+
 /// Returns the kind of the entry at `path`. `None` if there is none.
 ///
 /// # Errors

@@ -162,8 +162,11 @@ async fn google(
         };
         builder = builder
             .with_config(GoogleConfigKey::BaseUrl, url)
-            .with_config(GoogleConfigKey::SkipSignature, "true")
             .with_config(GoogleConfigKey::Client(ClientConfigKey::AllowHttp), "true");
+        if variable("GOOGLE_BEARER_TOKEN").is_none() {
+            // Emulators need no token, but the library looks for one when it writes.
+            builder = builder.with_bearer_token("");
+        }
     } else {
         let variables = [
             "GOOGLE_APPLICATION_CREDENTIALS",

@@ -107,11 +107,7 @@ impl Content {
                 let file = file.clone();
                 blocking(move || file.is_unchanged()).await?
             }
-            Self::Object(reader) => {
-                let now = reader.store.head(&reader.key).await;
-                let now = now.map_err(|reason| reader.store.failure(reason))?;
-                reader.object.is_same(&now)
-            }
+            Self::Object(reader) => return reader.look().await.map(drop),
         };
         match is_unchanged {
             true => Ok(()),

@@ -1,10 +1,9 @@
 //! One copy with a store, or between two.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use longhaul_transfer::local_end::{EntryReporter, LocalTarget};
+use longhaul_transfer::local_end::{EntryReporter, ExistingOptions, LocalTarget, push_entries};
 use longhaul_transfer::{Sources, StreamCounters};
 use parking_lot::Mutex;
 use tokio::time::timeout;
@@ -13,7 +12,6 @@ use crate::connect::Purpose;
 use crate::destination::Destination;
 use crate::download::Downloader;
 use crate::error::Error;
-use crate::existing::ExistingOptions;
 use crate::location::{EndpointPath, Scheme};
 use crate::push::Push;
 use crate::request::{CopySettings, CopySources, CopyTarget};
@@ -152,13 +150,15 @@ impl EndpointCopy {
     }
 
     async fn push(&self, found: Sources, uploader: Arc<Uploader>) {
+        let sources = Arc::new(found);
         let push = Push {
-            sources: Arc::new(found),
-            reporter: self.reporter.clone(),
-            uploader,
-            max_entries: self.max_entries(),
+            sources: sources.clone(),
+            progress: self.reporter.progress().clone(),
+            uploader: uploader.clone(),
         };
-        Arc::new(push).copy().await;
+        let (push, max_entries) = (Arc::new(push), self.max_entries());
+        push_entries(sources, &push, &self.reporter, max_entries).await;
+        uploader.remove_unfinished().await;
     }
 
     async fn walk(&self, paths: &[EndpointPath], sink: Sink) -> Result<(), Error> {
@@ -172,11 +172,8 @@ impl EndpointCopy {
             sink,
             filter: self.settings.filter.clone(),
             is_recursive: self.settings.recursive,
-            max_entries: self.max_entries(),
-            ignored: paths.iter().map(|_| Mutex::default()).collect(),
-            found: Mutex::new(BTreeSet::new()),
         };
-        Arc::new(walk).copy().await
+        Arc::new(walk).copy(self.max_entries()).await
     }
 
     async fn uploader(

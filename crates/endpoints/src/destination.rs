@@ -46,7 +46,10 @@ impl Destination {
         let must_be_directory = path.is_directory() || names.len() > 1;
         let is_into = match store.scheme() {
             // A web server has no directories that could be examined.
-            Scheme::Web(_) => must_be_directory,
+            Scheme::Web(_) => match store.head(path.key()).await {
+                Err(reason @ Reason::Denied(_)) => return Err(store.error(path, reason)),
+                _ => must_be_directory,
+            },
             _ => {
                 let found = store.find(path.key()).await;
                 match found.map_err(|reason| store.error(path, reason))? {

@@ -8,16 +8,15 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use bytes::{Bytes, BytesMut};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use longhaul_transfer::local_end::{
-    ContentMemory, EntryOutcome, EntryReporter, LocalDirectory, LocalTarget, Meta, NewEntry,
-    PartialFile, blocking,
+    ContentMemory, EntryOutcome, EntryReporter, LocalTarget, LocalWriter, Meta, NewEntry,
+    PartialFile, WriteOutcome,
 };
 use longhaul_transfer::path::RelPath;
 use longhaul_transfer::{Failure, FailureKind, StreamCounters};
-use parking_lot::Mutex;
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::Semaphore;
 
 use crate::content::identity;
-
+use crate::object::{DIRECTORY_MODE, FILE_MODE};
 use crate::parts::download_ranges;
 use crate::reader::{Body, ObjectReader};
 
@@ -27,16 +26,10 @@ const MAX_SMALL_BYTES: u64 = 1 << 20;
 const MAX_CONTENT_BYTES: u64 = 64 << 20;
 /// Large files that are copied at the same time.
 const MAX_LARGE_FILES: usize = 4;
-/// Permissions of new files and directories: stores keep none.
-const FILE_MODE: u32 = 0o644;
-const DIRECTORY_MODE: u32 = 0o755;
-
-type Hash = [u8; 32];
-type Outcome = Result<(EntryOutcome, Option<Hash>), Failure>;
 
 /// Destination of a copy at this machine.
 pub(crate) struct Downloader {
-    pub target: Arc<LocalTarget>,
+    writer: LocalWriter,
     pub reporter: Arc<EntryReporter>,
     pub counters: Arc<StreamCounters>,
     pub compares_content: bool,
@@ -46,9 +39,6 @@ pub(crate) struct Downloader {
     requests: Semaphore,
     large_files: Semaphore,
     memory: ContentMemory,
-    next_id: AtomicU64,
-    /// Directories to be finished.
-    directories: Mutex<Vec<LocalDirectory>>,
 }
 
 /// Progress of one file.
@@ -65,7 +55,7 @@ impl Downloader {
         max_requests: usize,
     ) -> Self {
         Self {
-            target: Arc::new(target),
+            writer: LocalWriter::new(target),
             reporter,
             counters,
             compares_content: false,
@@ -74,8 +64,6 @@ impl Downloader {
             requests: Semaphore::new(max_requests),
             large_files: Semaphore::new(MAX_LARGE_FILES),
             memory: ContentMemory::new(MAX_CONTENT_BYTES),
-            next_id: AtomicU64::new(0),
-            directories: Mutex::default(),
         }
     }
 
@@ -94,15 +82,8 @@ impl Downloader {
             mtime: (i64::try_from(now.as_secs()).unwrap_or_default(), 0),
             ..Meta::default()
         };
-        let (target, entry) = (self.target.clone(), self.entry(source, path, meta));
-        let made = blocking(move || target.make_dir(entry).map_err(Failure::at_destination));
-        let directory = made.await?;
-        let outcome = match directory.is_new() {
-            true => EntryOutcome::New,
-            false => EntryOutcome::Same,
-        };
-        self.directories.lock().push(directory);
-        Ok(outcome)
+        let entry = self.writer.entry(source, path, meta);
+        self.writer.directory(entry).await
     }
 
     /// Copies a file. Returns its hash if it was read.
@@ -111,20 +92,16 @@ impl Downloader {
         source: u32,
         path: &RelPath,
         mut reader: ObjectReader,
-    ) -> Outcome {
-        let mut entry = self.entry(source, path, meta_of(&reader));
-        let (target, offered) = (self.target.clone(), entry.clone());
-        if blocking(move || Ok(target.has_entry(&offered))).await? {
+    ) -> WriteOutcome {
+        let mut entry = self.writer.entry(source, path, meta_of(&reader));
+        if self.writer.has_entry(&entry).await? {
             // A listing has no modification times of files.
-            let now = reader.store.head(&reader.key).await;
-            let now = now.map_err(|reason| reader.store.failure(reason))?;
-            if !reader.object.is_same(&now) {
-                return Err(Failure::new(FailureKind::Changed));
-            }
-            reader.object = now;
+            reader.refresh().await?;
             entry.meta = meta_of(&reader);
-            if self.is_in_place(&entry, reader.object.size).await? {
-                self.reporter.written(reader.object.size);
+            let size = reader.object.size;
+            // What must be compared by content is read first.
+            if !self.compares_content && self.writer.is_in_place(&entry, size).await? {
+                self.reporter.written(size);
                 return Ok((EntryOutcome::Unchanged, None));
             }
         }
@@ -134,21 +111,7 @@ impl Downloader {
         }
     }
 
-    async fn is_in_place(&self, entry: &NewEntry, size: u64) -> Result<bool, Failure> {
-        // What must be compared by content is read first.
-        if self.compares_content {
-            return Ok(false);
-        }
-        let (target, entry) = (self.target.clone(), entry.clone());
-        blocking(move || {
-            target
-                .is_in_place(&entry, size)
-                .map_err(Failure::at_destination)
-        })
-        .await
-    }
-
-    async fn small(&self, mut entry: NewEntry, reader: &ObjectReader) -> Outcome {
+    async fn small(&self, mut entry: NewEntry, reader: &ObjectReader) -> WriteOutcome {
         let size = reader.object.size;
         let _memory = self.memory.take(size).await;
         let permit = self.requests.acquire().await;
@@ -168,42 +131,22 @@ impl Downloader {
         if data.len() as u64 != size {
             return Err(Failure::new(FailureKind::Changed));
         }
-        let (target, (done, committed)) = (self.target.clone(), oneshot::channel());
-        blocking(move || {
-            target.write_small(&entry, &data, |outcome, hash| {
-                let _ = done.send((outcome, hash));
-            });
-            Ok(())
-        })
-        .await?;
-        let (outcome, hash) = committed.await.map_err(|_| lost_commit())?;
-        let outcome = outcome.map_err(Failure::at_destination)?;
+        let written = self.writer.small(entry, data).await?;
         self.reporter.written(size);
-        Ok((outcome, Some(hash)))
+        Ok(written)
     }
 
-    async fn large(&self, mut entry: NewEntry, mut reader: ObjectReader) -> Outcome {
+    async fn large(&self, mut entry: NewEntry, mut reader: ObjectReader) -> WriteOutcome {
         let _permit = self.large_files.acquire().await;
         if reader.object.mtime.is_none() {
             // The time belongs to the unfinished file, so it is needed first.
-            let now = reader.store.head(&reader.key).await;
-            let now = now.map_err(|reason| reader.store.failure(reason))?;
-            if !reader.object.is_same(&now) {
-                return Err(Failure::new(FailureKind::Changed));
-            }
-            reader.object = now;
+            reader.refresh().await?;
             entry.meta = meta_of(&reader);
         }
         let size = reader.object.size;
         let identity = identity(&reader).filter(|_| self.resumes);
         let (source, path) = (entry.source, entry.path.clone());
-        let target = self.target.clone();
-        let begun = blocking(move || {
-            target
-                .begin(entry, size, identity)
-                .map_err(Failure::at_destination)
-        });
-        let file = Arc::new(begun.await?);
+        let file = self.writer.begin(entry, size, identity).await?;
         let missing = file.missing_blocks();
         let missing_bytes: u64 = missing.iter().map(|(_, len)| u64::from(*len)).sum();
         let resumed = size.saturating_sub(missing_bytes);
@@ -212,14 +155,7 @@ impl Downloader {
         }
         let progress = Progress::default();
         let copied = self.ranges(&file, &reader, &missing, &progress).await;
-        let ended = match copied {
-            Ok(()) => self.commit(file).await,
-            Err(failure) if failure.kind == FailureKind::Changed => {
-                self.discard(file).await?;
-                Err(failure)
-            }
-            Err(failure) => Err(failure),
-        };
+        let ended = self.writer.end(file, copied).await;
         if ended.is_err() {
             let written = progress.written.load(Ordering::Relaxed);
             self.reporter.taken_back(resumed + written);
@@ -295,13 +231,7 @@ impl Downloader {
                 .fill(&mut body, &mut data, u64::from(len), true)
                 .await?;
             at = offset + u64::from(len);
-            let (target, file) = (self.target.clone(), file.clone());
-            blocking(move || {
-                target
-                    .write_block(&file, offset, &block)
-                    .map_err(Failure::at_destination)
-            })
-            .await?;
+            self.writer.block(file, offset, block).await?;
             progress
                 .written
                 .fetch_add(u64::from(len), Ordering::Relaxed);
@@ -345,60 +275,9 @@ impl Downloader {
         }
     }
 
-    async fn commit(&self, file: Arc<PartialFile>) -> Outcome {
-        let file = Arc::into_inner(file).ok_or_else(lost_commit)?;
-        let (target, (done, committed)) = (self.target.clone(), oneshot::channel());
-        blocking(move || {
-            target.commit(file, |outcome, hash| {
-                let _ = done.send((outcome, hash));
-            });
-            Ok(())
-        })
-        .await?;
-        let (outcome, hash) = committed.await.map_err(|_| lost_commit())?;
-        Ok((outcome.map_err(Failure::at_destination)?, hash))
-    }
-
-    /// Removes an unfinished file whose object is another one now.
-    async fn discard(&self, file: Arc<PartialFile>) -> Result<(), Failure> {
-        let target = self.target.clone();
-        blocking(move || {
-            if let Some(file) = Arc::into_inner(file) {
-                target.discard(file);
-            }
-            Ok(())
-        })
-        .await
-    }
-
-    fn entry(&self, source: u32, path: &RelPath, meta: Meta) -> NewEntry {
-        NewEntry {
-            id: self.next_id.fetch_add(1, Ordering::Relaxed),
-            source,
-            path: path.clone(),
-            meta,
-        }
-    }
-
     /// Finishes the directories, and makes everything durable.
     pub(crate) async fn finish(&self) {
-        let directories = std::mem::take(&mut *self.directories.lock());
-        let target = self.target.clone();
-        let finished = blocking(move || Ok(target.finish_all(directories))).await;
-        let failures = finished.unwrap_or_else(|failure| vec![(0, RelPath::root(), failure)]);
-        for (source, path, failure) in failures {
-            self.reporter
-                .failed(source, &path, failure.at_destination());
-        }
-    }
-}
-
-/// Leaves the directories of a copy that ended early to a later one.
-impl Drop for Downloader {
-    fn drop(&mut self) {
-        for directory in self.directories.get_mut() {
-            self.target.leave_dir(directory);
-        }
+        self.writer.finish(&self.reporter).await;
     }
 }
 
@@ -408,8 +287,4 @@ fn meta_of(reader: &ObjectReader) -> Meta {
         mtime: reader.object.modified(),
         ..Meta::default()
     }
-}
-
-fn lost_commit() -> Failure {
-    Failure::with_detail(FailureKind::Io, "the file could not be committed").at_destination()
 }

@@ -1,20 +1,10 @@
 //! Treatment of objects that exist. It is pure.
 
-use longhaul_transfer::{ExistingPolicy, FailureKind};
+use longhaul_transfer::FailureKind;
+use longhaul_transfer::local_end::ExistingOptions;
 
 use crate::object::Object;
 use crate::store::Found;
-
-/// Options of a copy that concern what exists.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct ExistingOptions {
-    /// If true, objects that differ are replaced.
-    pub overwrite: bool,
-    /// If true, existing objects are compared by content.
-    pub checksum: bool,
-    /// Restriction of what is created and replaced.
-    pub policy: ExistingPolicy,
-}
 
 /// Decision on a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,6 +55,8 @@ pub(crate) fn decide(
 
 #[cfg(test)]
 mod tests {
+    use longhaul_transfer::ExistingPolicy;
+
     use super::*;
 
     fn there(size: u64, changed: i64, mtime: Option<i64>) -> Found {

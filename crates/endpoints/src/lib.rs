@@ -4,6 +4,7 @@
 //! - [`EndpointPath`] is a path in one of them: `s3://bucket/key`, `https://host/path` and others.
 //! - [`EndpointCopy`] copies between one of them and this machine, or between two of them through
 //!   this machine. Large files travel in parts, several at a time, and many small files at once.
+//! - [`EndpointFiles`] lists and removes what a store holds.
 //! - What arrives at this machine is written as in any other copy
 //!   ([`longhaul_transfer::local_end`]). An upload in parts is resumed with the help of a small
 //!   record in the user's state directory.
@@ -30,6 +31,7 @@ mod destination;
 mod download;
 mod error;
 mod existing;
+mod files;
 mod location;
 mod login;
 mod object;
@@ -50,5 +52,6 @@ mod web;
 
 pub use copy::EndpointCopy;
 pub use error::Error;
+pub use files::EndpointFiles;
 pub use location::{EndpointPath, Scheme};
 pub use request::{CopySettings, CopySources, CopyTarget};

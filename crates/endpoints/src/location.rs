@@ -158,6 +158,30 @@ impl EndpointPath {
         format!("{}://{}", self.scheme.name(), self.authority)
     }
 
+    /// Returns the key in the bucket, or the path at the host.
+    #[must_use]
+    pub fn path(&self) -> &str {
+        self.key.as_ref()
+    }
+
+    /// Returns the whole bucket or host.
+    #[must_use]
+    pub fn root(&self) -> Self {
+        Self {
+            key: Key::ROOT,
+            query: None,
+            name: Vec::new(),
+            is_directory: true,
+            ..self.clone()
+        }
+    }
+
+    /// Returns true if the store lists what it holds.
+    #[must_use]
+    pub const fn is_listable(&self) -> bool {
+        !matches!(self.scheme, Scheme::Web(_))
+    }
+
     /// Returns the name of the path in a destination directory; empty if it has none of its own.
     #[must_use]
     pub fn name(&self) -> Vec<u8> {

@@ -6,6 +6,10 @@ use object_store::{Attribute, Attributes, ObjectMeta};
 /// with a fraction.
 const MTIME: &str = "mtime";
 
+/// Permissions of files and directories from stores, which keep none.
+pub(crate) const FILE_MODE: u32 = 0o644;
+pub(crate) const DIRECTORY_MODE: u32 = 0o755;
+
 /// State of an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Object {
@@ -49,8 +53,16 @@ impl From<&ObjectMeta> for Object {
             size: meta.size,
             changed: meta.last_modified.timestamp(),
             mtime: None,
-            e_tag: meta.e_tag.clone(),
+            e_tag: meta.e_tag.as_deref().map(quoted),
         }
+    }
+}
+
+/// Returns an ETag as responses have it. Listings of Azure leave out the quotation marks.
+fn quoted(e_tag: &str) -> String {
+    match e_tag.ends_with('"') {
+        true => e_tag.to_owned(),
+        false => format!("\"{e_tag}\""),
     }
 }
 
@@ -116,5 +128,7 @@ mod tests {
         assert!(!one.is_same(&object(2, 2, Some("\"a\""))));
         assert!(one.is_same(&object(1, 2, None)));
         assert!(!object(1, 2, None).is_same(&object(1, 3, None)));
+        assert_eq!(quoted("0x8D"), quoted("\"0x8D\""));
+        assert_eq!(quoted("W/\"a\""), "W/\"a\"");
     }
 }

@@ -10,6 +10,7 @@ use object_store::path::Path as Key;
 use object_store::{GetOptions, GetResult};
 
 use crate::object::Object;
+use crate::reason::Reason;
 use crate::store::Store;
 
 /// Reader of one state of an object.
@@ -61,6 +62,28 @@ impl ObjectReader {
             stream: got.into_stream(),
             store: self.store.clone(),
         })
+    }
+
+    /// Describes the object again, with its modification time.
+    ///
+    /// # Errors
+    /// [`FailureKind::Changed`] if it is not the same any more, [`FailureKind::Vanished`].
+    pub(crate) async fn look(&self) -> Result<Object, Failure> {
+        match self.store.head(&self.key).await {
+            Ok(now) if self.object.is_same(&now) => Ok(now),
+            Ok(_) => Err(Failure::new(FailureKind::Changed)),
+            Err(Reason::NotFound) => Err(Failure::new(FailureKind::Vanished)),
+            Err(other) => Err(self.store.failure(other)),
+        }
+    }
+
+    /// Replaces the description from a listing, which has no modification time.
+    ///
+    /// # Errors
+    /// As [`Self::look`].
+    pub(crate) async fn refresh(&mut self) -> Result<(), Failure> {
+        self.object = self.look().await?;
+        Ok(())
     }
 
     /// Reads the bytes of a range.

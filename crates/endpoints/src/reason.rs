@@ -27,6 +27,8 @@ pub(crate) enum Reason {
     Unreachable(String),
     /// The store has no room.
     Full,
+    /// The store does not take files of this size.
+    TooLarge,
     /// Anything else.
     Other(String),
 }
@@ -45,6 +47,7 @@ impl Reason {
             other => match status(&innermost(other).to_string()) {
                 Some(401 | 403) => Self::Denied(words()),
                 Some(404) => Self::NotFound,
+                Some(413) => Self::TooLarge,
                 Some(507) => Self::Full,
                 _ => Self::Other(words()),
             },
@@ -58,6 +61,11 @@ impl Reason {
             Self::Exists => (FailureKind::Exists, String::new()),
             Self::Changed => (FailureKind::Changed, String::new()),
             Self::Full => (FailureKind::DiskFull, String::new()),
+            Self::TooLarge => {
+                let why = "the server does not take files of this size: raise its limit, or split \
+                           the file";
+                (FailureKind::Io, why.to_owned())
+            }
             Self::Unsupported => (
                 FailureKind::Io,
                 "the server does not support this operation".to_owned(),
@@ -179,6 +187,7 @@ mod tests {
         };
         assert_eq!(listing("404 Not Found"), Reason::NotFound);
         assert_eq!(listing("403 Forbidden"), Reason::Denied("X".to_owned()));
+        assert_eq!(listing("413 Payload Too Large"), Reason::TooLarge);
         assert_eq!(listing("507 Insufficient Storage"), Reason::Full);
         assert_eq!(listing("500 Broken"), Reason::Other("X".to_owned()));
         let other = reason(Error::Generic {

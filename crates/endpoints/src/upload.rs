@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
-use longhaul_transfer::local_end::{ContentMemory, EntryOutcome, EntryReporter};
+use longhaul_transfer::local_end::{ContentMemory, EntryOutcome, EntryReporter, ExistingOptions};
 use longhaul_transfer::path::RelPath;
 use longhaul_transfer::{Failure, FailureKind, StreamCounters, WriteOptions};
 use object_store::path::Path as Key;
@@ -19,7 +19,7 @@ use tokio::sync::Semaphore;
 
 use crate::content::{Content, ContentSource};
 use crate::destination::{Destination, Place};
-use crate::existing::{Decision, ExistingOptions, decide};
+use crate::existing::{Decision, decide};
 use crate::object::attributes;
 use crate::parts::MIN_MULTIPART_BYTES;
 use crate::reader::ObjectReader;

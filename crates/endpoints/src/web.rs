@@ -57,7 +57,7 @@ impl WebClient {
         Ok(Self { client, base })
     }
 
-    /// Stores a file.
+    /// Stores a file. A server may refuse the method for one that it has no room for.
     pub(crate) async fn put(&self, key: &Key, upload: WebUpload) -> Result<(), Reason> {
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_LENGTH, upload.len.into());
@@ -65,30 +65,40 @@ impl WebClient {
         if upload.is_new {
             headers.insert(IF_NONE_MATCH, HeaderValue::from_static("*"));
         }
-        let request = self.request(Method::PUT, key)?;
-        self.send(request.headers(headers).body(upload.body)).await
+        let request = self.client.request(Method::PUT, self.url(key)?);
+        let sent = self.send(request.headers(headers).body(upload.body)).await;
+        sent.map_err(|reason| match reason {
+            Reason::Unsupported => {
+                let why = "the server does not store this file: it knows no PUT, or has no room";
+                Reason::Other(why.to_owned())
+            }
+            other => other,
+        })
     }
 
     /// Creates a directory. One that exists is no error.
     pub(crate) async fn make_dir(&self, key: &Key) -> Result<(), Reason> {
-        match self.send(self.request(method(b"MKCOL")?, key)?).await {
+        let request = self.client.request(method(b"MKCOL")?, self.dir_url(key)?);
+        match self.send(request).await {
             Err(Reason::Unsupported) => Ok(()),
             made => made,
         }
+    }
+
+    /// Removes a directory with all it holds.
+    pub(crate) async fn remove_dir(&self, key: &Key) -> Result<(), Reason> {
+        let request = self.client.request(Method::DELETE, self.dir_url(key)?);
+        self.send(request).await
     }
 
     /// Renames a file.
     pub(crate) async fn rename(&self, from: &Key, to: &Key, replace: bool) -> Result<(), Reason> {
         let destination = HeaderValue::from_str(self.url(to)?.as_str());
         let destination = destination.map_err(|error| Reason::Other(error.to_string()))?;
-        let request = self.request(method(b"MOVE")?, from)?;
+        let request = self.client.request(method(b"MOVE")?, self.url(from)?);
         let overwrite = if replace { "T" } else { "F" };
         let request = request.header("destination", destination);
         self.send(request.header("overwrite", overwrite)).await
-    }
-
-    fn request(&self, method: Method, key: &Key) -> Result<RequestBuilder, Reason> {
-        Ok(self.client.request(method, self.url(key)?))
     }
 
     fn url(&self, key: &Key) -> Result<Url, Reason> {
@@ -99,6 +109,15 @@ impl WebClient {
             }
             Err(()) => return Err(Reason::Other("not the URL of a server".to_owned())),
         };
+        Ok(url)
+    }
+
+    /// Returns the URL of a directory. Some servers know directories by the slash at the end.
+    fn dir_url(&self, key: &Key) -> Result<Url, Reason> {
+        let mut url = self.url(key)?;
+        if let Ok(mut segments) = url.path_segments_mut() {
+            segments.push("");
+        }
         Ok(url)
     }
 
@@ -115,6 +134,7 @@ impl WebClient {
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Reason::Denied(words()),
             StatusCode::NOT_FOUND | StatusCode::CONFLICT => Reason::NotFound,
             StatusCode::PRECONDITION_FAILED => Reason::Exists,
+            StatusCode::PAYLOAD_TOO_LARGE => Reason::TooLarge,
             StatusCode::INSUFFICIENT_STORAGE => Reason::Full,
             StatusCode::METHOD_NOT_ALLOWED | StatusCode::NOT_IMPLEMENTED => Reason::Unsupported,
             StatusCode::BAD_GATEWAY

@@ -3,11 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use longhaul_transfer::local_end::EntryReporter;
+use longhaul_transfer::local_end::{EntryReporter, ExistingOptions};
 use tokio::time::timeout;
 
 use crate::error::Error;
-use crate::existing::ExistingOptions;
 use crate::location::SftpPath;
 use crate::pool::{Pool, SftpLogin};
 use crate::request::{CopySettings, PullRequest, PushRequest};

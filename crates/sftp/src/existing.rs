@@ -1,20 +1,9 @@
 //! Treatment of what exists at the destination. It is pure.
 
-use longhaul_transfer::local_end::Meta;
-use longhaul_transfer::{ExistingPolicy, FailureKind};
+use longhaul_transfer::FailureKind;
+use longhaul_transfer::local_end::{ExistingOptions, Meta};
 
 use crate::entries::{Attributes, Kind};
-
-/// Options of a copy that concern what exists.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct ExistingOptions {
-    /// If true, files and links that differ are replaced.
-    pub overwrite: bool,
-    /// If true, existing files are compared by content.
-    pub checksum: bool,
-    /// Restriction of what is created and replaced.
-    pub policy: ExistingPolicy,
-}
 
 /// Decision on an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -94,6 +83,8 @@ fn is_left_alone(there: &Attributes, meta: &Meta, options: &ExistingOptions) -> 
 
 #[cfg(test)]
 mod tests {
+    use longhaul_transfer::ExistingPolicy;
+
     use super::*;
 
     const META: Meta = Meta::new(0o644, (1000, 7));

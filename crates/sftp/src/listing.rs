@@ -1,9 +1,9 @@
 //! Listings of directories at a host.
 
-use std::collections::HashMap;
 use std::path::Path;
 
 use futures_util::future::join_all;
+use longhaul_transfer::local_end::RemoteListing;
 use longhaul_transfer::{Failure, FailureKind};
 
 use crate::entries::Attributes;
@@ -14,7 +14,7 @@ use crate::pool::Pool;
 const MAX_LISTING_REQUESTS: usize = 16;
 
 /// Entries of a directory by name.
-pub(crate) type Entries = HashMap<Vec<u8>, Attributes>;
+pub(crate) type Entries = RemoteListing<Attributes>;
 
 /// Lists a directory. Several requests are under way at once.
 pub(crate) async fn list(pool: &Pool, path: &Path) -> Result<Entries, Failure> {

@@ -1,38 +1,33 @@
-//! Copies from a host: the walk of its trees, and one task for each entry.
-//!
-//! Directories are listed many at a time, and files are copied meanwhile. The walk pauses while
-//! many entries wait.
+//! Copies from a host.
 
 mod file;
-mod walk;
 
-use std::collections::{BTreeSet, VecDeque};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-use longhaul_filter::{Filter, IgnoreRules};
+use longhaul_filter::{IGNORE_FILE_NAME, MAX_IGNORE_FILE_BYTES};
 use longhaul_transfer::local_end::{
-    ContentMemory, EntryOutcome, EntryReporter, LocalDirectory, LocalTarget, NewEntry, blocking,
+    ContentMemory, EntryKind, EntryOutcome, EntryReporter, LocalWriter, NewEntry, RemoteEntry,
+    RemoteListing, RemoteTree, WalkLimits, WriteOutcome, pull_trees,
 };
 use longhaul_transfer::path::RelPath;
 use longhaul_transfer::{Failure, FailureKind};
-use parking_lot::Mutex;
 use tokio::sync::Semaphore;
-use tokio::task::JoinSet;
 
+use crate::content::read_beginning;
 use crate::entries::{Attributes, Kind, check_utf8};
 use crate::error::Error;
+use crate::listing::list;
 use crate::pool::Pool;
 use crate::request::PullRequest;
 
 /// Entries that are copied at the same time, and directories that are listed.
-const MAX_ENTRIES: usize = 512;
-const MAX_LISTINGS: usize = 64;
-/// Entries that wait, from which on no further directory is listed.
-const MAX_WAITING: usize = 4096;
+const LIMITS: WalkLimits = WalkLimits {
+    entries: 512,
+    listings: 64,
+};
 /// Large files that are copied at the same time.
 const MAX_LARGE_FILES: usize = 8;
 /// Maximum bytes of small files in memory.
@@ -42,45 +37,17 @@ const MAX_CONTENT_BYTES: u64 = 64 << 20;
 struct Pull {
     pool: Arc<Pool>,
     reporter: Arc<EntryReporter>,
-    target: Arc<LocalTarget>,
+    writer: LocalWriter,
     sources: Vec<PathBuf>,
-    filter: Arc<Filter>,
-    /// Rules of the ignore files of each source.
-    ignored: Vec<Mutex<IgnoreRules>>,
-    /// Listed paths that have been found.
-    found: Mutex<BTreeSet<Vec<u8>>>,
     is_recursive: bool,
     compares_content: bool,
     resumes: bool,
-    next_id: AtomicU64,
     large_files: Semaphore,
     memory: ContentMemory,
-    /// Directories to be finished.
-    directories: Mutex<Vec<LocalDirectory>>,
 }
 
 /// An entry that the walk found.
-#[derive(Debug)]
-struct FoundEntry {
-    source: u32,
-    path: RelPath,
-    attributes: Attributes,
-}
-
-/// Entries that wait for a task.
-#[derive(Default)]
-struct Backlog {
-    directories: Vec<FoundEntry>,
-    others: VecDeque<FoundEntry>,
-}
-
-/// Result of a task.
-enum TaskResult {
-    /// The entries of a directory.
-    Listed(Vec<FoundEntry>),
-    /// An entry is done.
-    Done,
-}
+type FoundEntry = RemoteEntry<Attributes>;
 
 /// Copies from a host.
 pub(crate) async fn pull(
@@ -108,81 +75,68 @@ pub(crate) async fn pull(
     let pull = Arc::new(Pull {
         pool,
         reporter,
-        target: Arc::new(target),
+        writer: LocalWriter::new(target),
         sources: paths.collect(),
-        filter,
-        ignored: sources.iter().map(|_| Mutex::default()).collect(),
-        found: Mutex::default(),
         is_recursive: recursive,
         compares_content: checksum,
         resumes: resume,
-        next_id: AtomicU64::new(0),
         large_files: Semaphore::new(MAX_LARGE_FILES),
         memory: ContentMemory::new(MAX_CONTENT_BYTES),
-        directories: Mutex::default(),
     });
-    pull.copy().await;
+    let mut found = Vec::new();
+    for (number, path) in (0..).zip(&pull.sources) {
+        found.extend(pull.source(number, path).await);
+    }
+    let count = pull.sources.len();
+    pull_trees(&pull, found, count, filter, &pull.reporter, LIMITS).await;
+    pull.writer.finish(&pull.reporter).await;
     Ok(())
 }
 
+impl RemoteTree for Pull {
+    type Attributes = Attributes;
+
+    fn kind(attributes: &Attributes) -> EntryKind {
+        match attributes.kind {
+            Kind::Directory => EntryKind::Directory,
+            Kind::File => EntryKind::File {
+                bytes: attributes.size,
+                modified_ms: attributes.modified.saturating_mul(1000),
+            },
+            Kind::Symlink | Kind::Other => EntryKind::Other,
+        }
+    }
+
+    async fn directory(&self, found: &FoundEntry) -> Result<EntryOutcome, Failure> {
+        self.writer.directory(self.new_entry(found)).await
+    }
+
+    async fn list(&self, found: &FoundEntry) -> Result<RemoteListing<Attributes>, Failure> {
+        let path = self.path_of(found.source, &found.path);
+        list(&self.pool, &path).await
+    }
+
+    async fn ignore_file(&self, found: &FoundEntry, _: &Attributes) -> Result<Vec<u8>, Failure> {
+        let path = self.path_of(found.source, &found.path);
+        let file = path.join(IGNORE_FILE_NAME);
+        read_beginning(&self.pool, &file, MAX_IGNORE_FILE_BYTES as u32).await
+    }
+
+    async fn entry(&self, found: &FoundEntry) -> WriteOutcome {
+        match found.attributes.kind {
+            Kind::File => self.file(found).await,
+            Kind::Symlink => Ok((self.link(found).await?, None)),
+            Kind::Directory | Kind::Other => Err(Failure::new(FailureKind::NotRegular)),
+        }
+    }
+}
+
 impl Pull {
-    async fn copy(self: &Arc<Self>) {
-        let mut backlog = Backlog::default();
-        for (number, path) in (0..).zip(&self.sources) {
-            if let Some(found) = self.source(number, path).await {
-                backlog.add(found);
-            }
-        }
-        let mut tasks = JoinSet::new();
-        let (mut listings, mut is_walking) = (0, true);
-        loop {
-            while tasks.len() < MAX_ENTRIES
-                && let Some(entry) = backlog.next(listings)
-            {
-                let (pull, is_directory) = (self.clone(), entry.is_directory());
-                listings += usize::from(is_directory);
-                tasks.spawn(async move {
-                    match is_directory {
-                        true => TaskResult::Listed(pull.directory(entry).await),
-                        false => {
-                            pull.entry(entry).await;
-                            TaskResult::Done
-                        }
-                    }
-                });
-            }
-            if is_walking && listings == 0 && backlog.directories.is_empty() {
-                is_walking = false;
-                self.report_missing();
-                self.reporter.walk_ended();
-            }
-            match tasks.join_next().await {
-                Some(Ok(TaskResult::Listed(entries))) => {
-                    listings -= 1;
-                    entries.into_iter().for_each(|entry| backlog.add(entry));
-                }
-                Some(Ok(TaskResult::Done)) => {}
-                Some(Err(error)) => self.task_failed(&error.to_string()),
-                None if backlog.is_empty() => break,
-                // A listing that panicked is not counted any more.
-                None => listings = 0,
-            }
-        }
-        self.finish().await;
-    }
-
-    /// Reports a task that ended by a panic. The result of its entry is missing.
-    fn task_failed(&self, why: &str) {
-        let failure = Failure::with_detail(FailureKind::Io, why);
-        self.reporter.failed(0, &RelPath::root(), failure);
-    }
-
     /// Describes a source. Returns `None` if there is nothing to copy, which is reported.
     async fn source(&self, number: u32, path: &Path) -> Option<FoundEntry> {
         let root = RelPath::root();
         let failed = |failure| {
-            self.reporter.found(0);
-            self.reporter.ended(number, &root, Err(failure), None);
+            self.reporter.not_copied(number, &root, failure);
             None
         };
         if let Err(failure) = check_utf8(path) {
@@ -206,44 +160,16 @@ impl Pull {
         }
     }
 
-    /// Copies an entry that is no directory, and reports the result.
-    async fn entry(&self, found: FoundEntry) {
-        let bytes = match found.attributes.kind {
-            Kind::File => found.attributes.size,
-            _ => 0,
-        };
-        self.reporter.found(bytes);
-        let (outcome, content) = match found.attributes.kind {
-            Kind::File => match self.file(&found).await {
-                Ok((outcome, hash)) => (Ok(outcome), Some((bytes, hash))),
-                Err(failure) => (Err(failure), None),
-            },
-            Kind::Symlink => (self.link(&found).await, None),
-            Kind::Directory | Kind::Other => (Err(Failure::new(FailureKind::NotRegular)), None),
-        };
-        self.reporter
-            .ended(found.source, &found.path, outcome, content);
-    }
-
     async fn link(&self, found: &FoundEntry) -> Result<EntryOutcome, Failure> {
         let path = self.path_of(found.source, &found.path);
         let link = again!(self.pool, 0, |lease| lease.read_link(&path))?;
-        let (target, entry) = (self.target.clone(), self.new_entry(found));
-        blocking(move || {
-            target
-                .write_symlink(&entry, link.as_os_str().as_bytes())
-                .map_err(Failure::at_destination)
-        })
-        .await
+        let link = link.as_os_str().as_bytes().to_vec();
+        self.writer.symlink(self.new_entry(found), link).await
     }
 
     fn new_entry(&self, found: &FoundEntry) -> NewEntry {
-        NewEntry {
-            id: self.next_id.fetch_add(1, Ordering::Relaxed),
-            source: found.source,
-            path: found.path.clone(),
-            meta: found.attributes.meta(),
-        }
+        let meta = found.attributes.meta();
+        self.writer.entry(found.source, &found.path, meta)
     }
 
     /// Returns the path of an entry at the host.
@@ -254,56 +180,5 @@ impl Pull {
             true => source.to_path_buf(),
             false => source.join(path.as_path()),
         }
-    }
-
-    /// Gives the directories their permissions and times, and makes everything durable.
-    async fn finish(&self) {
-        let directories = std::mem::take(&mut *self.directories.lock());
-        let target = self.target.clone();
-        let finished = tokio::task::spawn_blocking(move || target.finish_all(directories));
-        match finished.await {
-            Ok(failures) => {
-                for (source, path, failure) in failures {
-                    self.reporter
-                        .failed(source, &path, failure.at_destination());
-                }
-            }
-            Err(error) => self.task_failed(&error.to_string()),
-        }
-    }
-}
-
-/// Leaves the directories of a copy that ended early as the source has them.
-impl Drop for Pull {
-    fn drop(&mut self) {
-        for directory in self.directories.get_mut() {
-            self.target.leave_dir(directory);
-        }
-    }
-}
-
-impl FoundEntry {
-    fn is_directory(&self) -> bool {
-        self.attributes.kind == Kind::Directory
-    }
-}
-
-impl Backlog {
-    fn add(&mut self, found: FoundEntry) {
-        match found.is_directory() {
-            true => self.directories.push(found),
-            false => self.others.push_back(found),
-        }
-    }
-
-    fn is_empty(&self) -> bool {
-        self.directories.is_empty() && self.others.is_empty()
-    }
-
-    /// Takes the next entry. Directories come first, deepest first, unless much waits.
-    fn next(&mut self, listings: usize) -> Option<FoundEntry> {
-        let may_list = listings < MAX_LISTINGS && self.others.len() < MAX_WAITING;
-        let directory = may_list.then(|| self.directories.pop()).flatten();
-        directory.or_else(|| self.others.pop_front())
     }
 }

@@ -1,4 +1,4 @@
-//! Copies to a host: the walk of the local sources, and one task for each entry.
+//! Copies to a host.
 
 mod commit;
 mod directories;
@@ -11,17 +11,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use longhaul_transfer::local_end::{
-    ContentMemory, EntryOutcome, EntryReporter, LocalEntry, LocalEntryKind,
+    ContentMemory, EntryOutcome, EntryReporter, ExistingOptions, LocalEntry, RemoteTarget,
+    push_entries,
 };
 use longhaul_transfer::path::RelPath;
 use longhaul_transfer::{Failure, FailureKind, Sources, TEMP_PREFIX, WriteOptions};
-use tokio::sync::{Semaphore, mpsc};
-use tokio::task::JoinSet;
+use tokio::sync::Semaphore;
 
 use crate::entries::{Kind, check_utf8};
 use crate::error::Error;
 use crate::error::RequestError;
-use crate::existing::ExistingOptions;
 use crate::location::SftpPath;
 use crate::pool::Pool;
 use crate::request::PushRequest;
@@ -31,8 +30,6 @@ use directories::RemoteDirectories;
 
 /// Entries that are copied at the same time.
 const MAX_ENTRIES: usize = 1024;
-/// Entries that were found and wait.
-const MAX_FOUND: usize = 1024;
 /// Large files that are copied at the same time.
 const MAX_LARGE_FILES: usize = 8;
 /// Maximum bytes of small files in memory.
@@ -103,7 +100,10 @@ pub(crate) async fn push(
         large_files: Semaphore::new(MAX_LARGE_FILES),
         memory: ContentMemory::new(MAX_CONTENT_BYTES),
     });
-    push.copy().await;
+    push_entries(push.sources.clone(), &push, &push.reporter, MAX_ENTRIES).await;
+    // Before the directories get their times. Connections may have been lost with some.
+    push.unfinished.remove(&push.pool).await;
+    push.finish_directories().await;
     Ok(())
 }
 
@@ -160,51 +160,21 @@ async fn find_target(
     Ok(Target { path, is_into })
 }
 
+impl RemoteTarget for Push {
+    async fn file(&self, entry: &LocalEntry, size: u64) -> Result<(EntryOutcome, u64), Failure> {
+        self.copy_file(entry, size).await
+    }
+
+    async fn directory(&self, entry: &LocalEntry) -> Result<EntryOutcome, Failure> {
+        self.copy_directory(entry).await
+    }
+
+    async fn link(&self, entry: &LocalEntry, target: &[u8]) -> Result<EntryOutcome, Failure> {
+        self.copy_link(entry, target).await
+    }
+}
+
 impl Push {
-    async fn copy(self: &Arc<Self>) {
-        let (found, mut entries) = mpsc::channel(MAX_FOUND);
-        let (sources, reporter) = (self.sources.clone(), self.reporter.clone());
-        let walk = tokio::task::spawn_blocking(move || {
-            sources.for_each(reporter.progress(), &|entry| {
-                let bytes = match entry.kind {
-                    LocalEntryKind::File { size } => size,
-                    _ => 0,
-                };
-                reporter.found(bytes);
-                found.blocking_send(entry).is_ok()
-            });
-        });
-        let mut tasks = JoinSet::new();
-        while let Some(entry) = entries.recv().await {
-            while tasks.len() >= MAX_ENTRIES {
-                tasks.join_next().await;
-            }
-            let push = self.clone();
-            tasks.spawn(async move { push.entry(entry).await });
-        }
-        let _ = walk.await;
-        self.reporter.walk_ended();
-        while tasks.join_next().await.is_some() {}
-        // Before the directories get their times. Connections may have been lost with some.
-        self.unfinished.remove(&self.pool).await;
-        self.finish_directories().await;
-    }
-
-    /// Copies an entry, and reports the result.
-    async fn entry(&self, entry: LocalEntry) {
-        let (outcome, content) = match &entry.kind {
-            LocalEntryKind::Failed(failure) => (Err(failure.clone()), None),
-            LocalEntryKind::Directory => (self.directory(&entry).await, None),
-            LocalEntryKind::Symlink { target } => (self.link(&entry, target).await, None),
-            LocalEntryKind::File { size } => match self.file(&entry, *size).await {
-                Ok((outcome, size)) => (Ok(outcome), Some((size, None))),
-                Err(failure) => (Err(failure), None),
-            },
-        };
-        self.reporter
-            .ended(entry.source, &entry.path, outcome, content);
-    }
-
     /// Returns where an entry goes.
     fn place(&self, entry: &LocalEntry) -> Result<Place, Failure> {
         let name = self.names.get(entry.source as usize);

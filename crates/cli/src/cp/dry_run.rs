@@ -1,5 +1,7 @@
 //! `longhaul cp --dry-run`: compares source and destination, and changes nothing.
 
+mod store_times;
+
 use std::ffi::{OsStr, OsString};
 use std::sync::Arc;
 
@@ -26,7 +28,7 @@ pub async fn run(cp: &Cp) -> Result<Exit> {
     let filter = cp.filter()?;
     let names_only = selection::for_names(&filter)?;
     let places = PlaceOptions::for_copy(&cp.options);
-    let target_path = tree::parse_path(destination)?;
+    let target_path = tree::parse_listed(destination)?;
     let mut target = Place::open(&target_path.location, &places).await?;
     let mut comparison = Comparison {
         cp,
@@ -94,9 +96,17 @@ impl Comparison<'_> {
         root: &PathBytes,
     ) -> Result<()> {
         let none = IgnoreRules::default();
-        let path = tree::parse_path(source)?;
+        let path = tree::parse_listed(source)?;
         let mut place = Place::open(&path.location, &self.places).await?;
         let mut listing = tree::list(&mut place, &path.path, &self.filter, &none).await?;
+        let below = path_below(root, name);
+        let mut there = tree::list(target, &below, &self.names_only, &none).await?;
+        if matches!(target, Place::Store(_)) {
+            store_times::adopt_source(&listing.tree, &mut there.tree);
+        } else if matches!(place, Place::Store(_)) {
+            let (own, there) = (&mut listing.tree, &there.tree);
+            store_times::read_times(&mut place, &path.path, own, there).await?;
+        }
         place.end().await;
         if listing.tree.is_empty() && listing.failures.is_empty() {
             listing
@@ -116,7 +126,6 @@ impl Comparison<'_> {
             self.failures.report(&path.location, failure);
         }
         merge(&mut self.source, name, listing);
-        let there = tree::list(target, &path_below(root, name), &self.names_only, &none).await?;
         merge(&mut self.target, name, there);
         Ok(())
     }

@@ -82,11 +82,6 @@ impl Cp {
                 "the other end would have to sign it",
             ),
             (self.part.is_some(), "--part", "the parts are for servers"),
-            (
-                self.dry_run && is_store,
-                "--dry-run",
-                "list the destination with the store's own tools",
-            ),
         ];
         if let Some(flag) = options.metadata.first_given() {
             let why = "only permissions and modification times are kept, and links as they are";

@@ -21,6 +21,8 @@ use crate::{answer, logging, tree};
 
 /// Sum the sizes of files below directories, here, at user@host:path or lh://host/path.
 ///
+/// Paths in stores, such as s3://bucket/key, are summed, too.
+///
 /// Sizes are those that the files have, in bytes; du counts blocks on the disk. A file with several
 /// names counts for each.
 #[derive(Args)]
@@ -71,7 +73,7 @@ impl Du {
             let filter = Filter::new(FilterRules::default())?;
             let mut total = Usage::default();
             for typed in &self.path {
-                let root = tree::parse_path(typed)?;
+                let root = tree::parse_listed(typed)?;
                 let place = places.get(&root.location).await?;
                 let listing =
                     tree::list(place, &root.path, &filter, &IgnoreRules::default()).await?;

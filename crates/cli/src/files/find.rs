@@ -23,6 +23,8 @@ use crate::{answer, logging, tree};
 
 /// List what is below a directory, here, at user@host:path or lh://host/path.
 ///
+/// Directories in stores, such as s3://bucket/key, are listed, too.
+///
 /// Paths are relative to the directory, as `cp --files-from` reads them. Without --type,
 /// directories are not listed: in a list, a directory stands for all it holds.
 #[derive(Args)]
@@ -76,7 +78,7 @@ impl Find {
             bail!("--one-file-system is for cp: a listing does not say what is mounted");
         }
         let filter = selection::filter(&self.filter)?;
-        let root = tree::parse_path(&self.path)?;
+        let root = tree::parse_listed(&self.path)?;
         let runtime = crate::runtime::start()?;
         runtime.block_on(async {
             let mut failures = Failures::new(self.json);

@@ -188,6 +188,7 @@ fn name_of(location: &Location) -> String {
     match location {
         Location::Server(server) => format!("lh://{server}"),
         Location::Login(host) => host.clone(),
+        Location::Store(store) => store.place(),
         Location::Here(_) => "this machine".to_owned(),
     }
 }

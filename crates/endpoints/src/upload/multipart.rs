@@ -17,6 +17,9 @@ use crate::parts::{upload_part_bytes, upload_parts};
 use crate::reason::Reason;
 use crate::record::{StoredParts, UploadHead, UploadRecord};
 
+/// Code of Azure's answer if it has forgotten blocks of an upload.
+const FORGOTTEN_BLOCKS: &str = "InvalidBlockList";
+
 /// Upload of one file.
 struct Upload<'a> {
     store: Arc<dyn MultipartStore>,
@@ -44,21 +47,14 @@ impl Uploader {
         if resumed > 0 {
             self.reporter.resumed(file.source, file.path, resumed, size);
         }
-        let (mut sent, mut result) = self.send_parts(&mut upload, content).await;
+        let (mut sent, mut result) = self.send(&mut upload, place, content, is_replaced).await;
         if resumed > 0 && is_gone(&result) {
             // The store has forgotten the upload: some remove old ones after a few days.
             self.reporter.taken_back(resumed + sent);
             resumed = 0;
             self.begin_again(&mut upload, content).await?;
-            (sent, result) = self.send_parts(&mut upload, content).await;
+            (sent, result) = self.send(&mut upload, place, content, is_replaced).await;
         }
-        let result = match result {
-            Ok(()) => {
-                self.complete(&mut upload, place, content, is_replaced)
-                    .await
-            }
-            Err(failure) => Err(failure),
-        };
         match &result {
             Ok(()) => upload.forget(self),
             Err(failure) => {
@@ -132,6 +128,23 @@ impl Uploader {
             }));
         }
         Ok(())
+    }
+
+    /// Sends the parts that the store lacks, and completes the upload. Returns the bytes that were
+    /// sent.
+    async fn send(
+        &self,
+        upload: &mut Upload<'_>,
+        place: &Place,
+        content: &Content,
+        is_replaced: bool,
+    ) -> (u64, Result<(), Failure>) {
+        let (sent, result) = self.send_parts(upload, content).await;
+        let result = match result {
+            Ok(()) => self.complete(upload, place, content, is_replaced).await,
+            Err(failure) => Err(failure),
+        };
+        (sent, result)
     }
 
     /// Sends the parts that the store lacks. Returns the bytes that were sent.
@@ -215,9 +228,13 @@ impl Uploader {
             upload
                 .store
                 .complete_multipart(upload.key, &upload.head.upload, parts.collect());
-        completing
-            .await
-            .map_err(|error| self.failed(Reason::new(&error)))?;
+        let completed = completing.await;
+        completed.map_err(|error| match Reason::new(&error) {
+            Reason::Other(words) if words.contains(FORGOTTEN_BLOCKS) => {
+                self.failed(Reason::NotFound)
+            }
+            other => self.failed(other),
+        })?;
         Ok(())
     }
 

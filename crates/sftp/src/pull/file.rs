@@ -3,9 +3,8 @@
 use std::sync::Arc;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use longhaul_transfer::local_end::{EntryOutcome, NewEntry, PartialFile, blocking};
+use longhaul_transfer::local_end::{EntryOutcome, NewEntry, PartialFile, WriteOutcome};
 use longhaul_transfer::{Failure, FailureKind};
-use tokio::sync::oneshot;
 
 use super::{FoundEntry, Pull};
 use crate::content::{read_beginning, read_range};
@@ -15,27 +14,14 @@ use crate::remote_file::{OpenMode, RemoteFile};
 /// Bytes of blocks of one file that are under way.
 const MAX_BLOCK_BYTES: u64 = 32 << 20;
 
-type Hash = [u8; 32];
-
 impl Pull {
     /// Copies a file. Returns its hash if it was read.
-    pub(super) async fn file(
-        &self,
-        found: &FoundEntry,
-    ) -> Result<(EntryOutcome, Option<Hash>), Failure> {
+    pub(super) async fn file(&self, found: &FoundEntry) -> WriteOutcome {
         let (entry, size) = (self.new_entry(found), found.attributes.size);
         // Without checksums at the host, content is compared once it has been read.
-        if !self.compares_content {
-            let (target, offered) = (self.target.clone(), entry.clone());
-            let is_in_place = blocking(move || {
-                target
-                    .is_in_place(&offered, size)
-                    .map_err(Failure::at_destination)
-            });
-            if is_in_place.await? {
-                self.reporter.written(size);
-                return Ok((EntryOutcome::Unchanged, None));
-            }
+        if !self.compares_content && self.writer.is_in_place(&entry, size).await? {
+            self.reporter.written(size);
+            return Ok((EntryOutcome::Unchanged, None));
         }
         let path = self.path_of(found.source, &found.path);
         let remote = RemoteFile::new(path, OpenMode::Read);
@@ -53,7 +39,7 @@ impl Pull {
         entry: NewEntry,
         remote: &RemoteFile,
         attributes: &Attributes,
-    ) -> Result<(EntryOutcome, Option<Hash>), Failure> {
+    ) -> WriteOutcome {
         let size = attributes.size;
         let _memory = self.memory.take(size).await;
         let data = again!(self.pool, size, |lease| async {
@@ -78,18 +64,9 @@ impl Pull {
         if data.len() as u64 != size || !is_same(attributes, &after) {
             return Err(Failure::new(FailureKind::Changed));
         }
-        let (target, (done, committed)) = (self.target.clone(), oneshot::channel());
-        blocking(move || {
-            target.write_small(&entry, &data, |outcome, hash| {
-                let _ = done.send((outcome, hash));
-            });
-            Ok(())
-        })
-        .await?;
-        let (outcome, hash) = committed.await.map_err(|_| lost_commit())?;
-        let outcome = outcome.map_err(Failure::at_destination)?;
+        let written = self.writer.small(entry, data).await?;
         self.reporter.written(size);
-        Ok((outcome, Some(hash)))
+        Ok(written)
     }
 
     async fn large(
@@ -97,20 +74,14 @@ impl Pull {
         entry: NewEntry,
         remote: &RemoteFile,
         found: &FoundEntry,
-    ) -> Result<(EntryOutcome, Option<Hash>), Failure> {
+    ) -> WriteOutcome {
         let _permit = self.large_files.acquire().await;
         let size = found.attributes.size;
         let host = self.pool.host();
         let identity = self
             .resumes
             .then(|| identity(host, remote, &found.attributes));
-        let target = self.target.clone();
-        let begun = blocking(move || {
-            target
-                .begin(entry, size, identity)
-                .map_err(Failure::at_destination)
-        });
-        let file = Arc::new(begun.await?);
+        let file = self.writer.begin(entry, size, identity).await?;
         let missing = file.missing_blocks();
         let missing_bytes: u64 = missing.iter().map(|(_, len)| u64::from(*len)).sum();
         let resumed = size.saturating_sub(missing_bytes);
@@ -123,21 +94,7 @@ impl Pull {
             Ok(()) => self.check_unchanged(remote, &found.attributes).await,
             Err(failure) => Err(failure),
         };
-        let committed = match checked {
-            Ok(()) => self.commit(file).await,
-            Err(failure) if failure.kind == FailureKind::Changed => {
-                let target = self.target.clone();
-                if let Some(file) = Arc::into_inner(file) {
-                    let discarded = blocking(move || {
-                        target.discard(file);
-                        Ok(())
-                    });
-                    discarded.await?;
-                }
-                Err(failure)
-            }
-            Err(failure) => Err(failure),
-        };
+        let committed = self.writer.end(file, checked).await;
         if committed.is_err() {
             self.reporter.taken_back(resumed + written);
         }
@@ -183,13 +140,7 @@ impl Pull {
         let data = read_range(&self.pool, remote, offset, len)
             .await
             .map_err(vanished)?;
-        let (target, file) = (self.target.clone(), file.clone());
-        blocking(move || {
-            target
-                .write_block(&file, offset, &data)
-                .map_err(Failure::at_destination)
-        })
-        .await?;
+        self.writer.block(file, offset, data).await?;
         Ok(len)
     }
 
@@ -206,23 +157,6 @@ impl Pull {
             true => Ok(()),
             false => Err(Failure::new(FailureKind::Changed)),
         }
-    }
-
-    async fn commit(
-        &self,
-        file: Arc<PartialFile>,
-    ) -> Result<(EntryOutcome, Option<Hash>), Failure> {
-        let file = Arc::into_inner(file).ok_or_else(lost_commit)?;
-        let (target, (done, committed)) = (self.target.clone(), oneshot::channel());
-        blocking(move || {
-            target.commit(file, |outcome, hash| {
-                let _ = done.send((outcome, hash));
-            });
-            Ok(())
-        })
-        .await?;
-        let (outcome, hash) = committed.await.map_err(|_| lost_commit())?;
-        Ok((outcome.map_err(Failure::at_destination)?, hash))
     }
 }
 
@@ -249,8 +183,4 @@ fn vanished(error: crate::error::RequestError) -> Failure {
         true => Failure::new(FailureKind::Vanished),
         false => error.into(),
     }
-}
-
-fn lost_commit() -> Failure {
-    Failure::with_detail(FailureKind::Io, "the file could not be committed").at_destination()
 }

@@ -71,7 +71,7 @@ impl RemoteDirectories {
 
 impl Push {
     /// Creates the directory of an entry.
-    pub(super) async fn directory(&self, entry: &LocalEntry) -> Result<EntryOutcome, Failure> {
+    pub(super) async fn copy_directory(&self, entry: &LocalEntry) -> Result<EntryOutcome, Failure> {
         let place = self.place(entry)?;
         let directory = self.directory_at(&place.path).await?;
         let is_finished = match &*directory {

@@ -30,7 +30,7 @@ struct OpenedFile {
 
 impl Push {
     /// Copies a file. Returns its size, too.
-    pub(super) async fn file(
+    pub(super) async fn copy_file(
         &self,
         entry: &LocalEntry,
         size: u64,

@@ -15,7 +15,7 @@ use crate::existing::{Decision, decide_link};
 
 impl Push {
     /// Creates a link with any target, which is never followed.
-    pub(super) async fn link(
+    pub(super) async fn copy_link(
         &self,
         entry: &LocalEntry,
         target: &[u8],

@@ -81,6 +81,12 @@ impl EntryReporter {
         self.reporter.ended(&head(source, path), outcome, content);
     }
 
+    /// Counts and reports an entry for which there is nothing to copy.
+    pub fn not_copied(&self, source: u32, path: &RelPath, failure: Failure) {
+        self.found(0);
+        self.ended(source, path, Err(failure), None);
+    }
+
     /// Reports a late failure of an entry whose result was reported.
     pub fn failed(&self, source: u32, path: &RelPath, failure: Failure) {
         self.reporter.failed(&head(source, path), failure);

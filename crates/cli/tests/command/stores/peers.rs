@@ -1,43 +1,75 @@
-//! Stores and web servers of other projects, and a proxy that stops in the middle of a copy.
+//! Stores and web servers of other projects.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{Shutdown, TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Arc, mpsc};
+use std::sync::mpsc;
+
+use crate::common::signal;
 
 /// A running server of another project.
 pub struct Peer {
     child: Child,
     /// Host and port.
     pub address: String,
+    /// True if it has processes of its own, which it ends.
+    has_workers: bool,
 }
 
 impl Drop for Peer {
     fn drop(&mut self) {
-        let _ = self.child.kill();
+        match self.has_workers {
+            true => signal(&self.child, "TERM"),
+            false => drop(self.child.kill()),
+        }
         let _ = self.child.wait();
     }
 }
 
 impl Peer {
-    /// Starts an S3. Returns `None`, and prints why, if it cannot be installed.
-    pub fn s3() -> Option<Self> {
-        Self::moto(&[])
-    }
-
-    /// Starts an S3 that knows no access key.
+    /// Starts an S3 that knows no access key. Returns `None`, and prints why, if it cannot be
+    /// installed.
     pub fn s3_that_knows_nobody() -> Option<Self> {
-        Self::moto(&[("INITIAL_NO_AUTH_ACTION_COUNT", "0")])
+        Self::moto(&[], &[("INITIAL_NO_AUTH_ACTION_COUNT", "0")])
     }
 
-    fn moto(environment: &[(&str, &str)]) -> Option<Self> {
+    /// Starts an S3 with further options and variables.
+    pub fn moto(options: &[&str], environment: &[(&str, &str)]) -> Option<Self> {
         let mut command = Command::new(installed("moto")?);
         command
             .args(["-H", "127.0.0.1", "-p", "0"])
+            .args(options)
             .envs(environment.iter().copied());
-        Some(Self::start(command, "Running on http://"))
+        Some(Self::start(command, "Running on "))
+    }
+
+    /// Starts an Azure Blob Storage.
+    pub fn azurite() -> Option<Self> {
+        let mut command = Command::new(installed("azurite")?);
+        command.args(["--blobHost", "127.0.0.1", "--blobPort", "0"]);
+        command.args([
+            "--inMemoryPersistence",
+            "--skipApiVersionCheck",
+            "--disableTelemetry",
+        ]);
+        Some(Self::start(command, "successfully listens on "))
+    }
+
+    /// Starts a Google Cloud Storage with a bucket, that demands this token.
+    pub fn google(bucket: &str, token: &str) -> Option<Self> {
+        let mut command = Command::new(installed("gcs")?);
+        command.args(["-bucket", bucket, "-token", token]);
+        Some(Self::start(command, "listening on "))
+    }
+
+    /// Starts a program with workers, whose socket listens already.
+    pub fn with_workers(command: &mut Command, address: String) -> Self {
+        Self {
+            child: command.spawn().unwrap(),
+            address,
+            has_workers: true,
+        }
     }
 
     /// Serves a directory by WebDAV, with this login. It answers plain requests and ranges, too.
@@ -49,7 +81,20 @@ impl Peer {
         if let Some((user, password)) = login {
             command.args(["--user", user, "--pass", password]);
         }
-        Some(Self::start(command, "WebDav Server started on http://"))
+        Some(Self::start(command, "WebDav Server started on "))
+    }
+
+    /// Serves a directory of 2 MiB by WebDAV. Returns `None`, and prints why, if it cannot.
+    pub fn webdav_on_small_disk(directory: &Path) -> Option<Self> {
+        let mut command = unshared()?;
+        command
+            .arg("mount -t tmpfs -o size=2m small \"$1\" && shift && exec \"$@\"")
+            .arg("sh")
+            .arg(directory)
+            .arg(installed("rclone")?)
+            .args(["serve", "webdav", "--addr", "127.0.0.1:0", "--config", ""])
+            .arg(directory);
+        Some(Self::start(command, "WebDav Server started on "))
     }
 
     /// Serves the files of a directory by HTTP, without ranges.
@@ -60,10 +105,10 @@ impl Peer {
             .arg("--directory")
             .arg(directory)
             .arg("0");
-        Self::start(command, "(http://")
+        Self::start(command, "(")
     }
 
-    /// Starts a program that prints its address behind `before`.
+    /// Starts a program that prints its URL behind `before`.
     fn start(mut command: Command, before: &'static str) -> Self {
         let (reader, writer) = std::io::pipe().unwrap();
         command
@@ -76,7 +121,9 @@ impl Peer {
         // What it prints later is read, too, as it would stop otherwise.
         std::thread::spawn(move || {
             for line in BufReader::new(reader).lines().map_while(Result::ok) {
-                if let Some((_, rest)) = line.split_once(before) {
+                if let Some((_, url)) = line.split_once(before)
+                    && let Some((_, rest)) = url.split_once("://")
+                {
                     let end = rest.find(['/', ')', ' ']).unwrap_or(rest.len());
                     let _ = found.send(rest[..end].to_owned());
                 }
@@ -85,6 +132,7 @@ impl Peer {
         Self {
             child,
             address: address.recv().unwrap(),
+            has_workers: false,
         }
     }
 
@@ -103,8 +151,27 @@ impl Peer {
     }
 }
 
+/// Returns a command that runs a script of the shell with mounts of its own. Returns `None`, and
+/// prints why, if this machine does not allow that.
+fn unshared() -> Option<Command> {
+    let command = || {
+        let mut command = Command::new("unshare");
+        command.args(["--user", "--map-root-user", "--mount", "--", "sh", "-c"]);
+        command
+    };
+    if !command()
+        .arg("true")
+        .status()
+        .is_ok_and(|status| status.success())
+    {
+        eprintln!("not tested: no user namespaces here");
+        return None;
+    }
+    Some(command())
+}
+
 /// Returns the program of a peer, and installs it first if needed.
-fn installed(name: &str) -> Option<PathBuf> {
+pub fn installed(name: &str) -> Option<PathBuf> {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/endpoints");
     let output = Command::new(script).arg(name).output().unwrap();
     if !output.status.success() {
@@ -114,59 +181,4 @@ fn installed(name: &str) -> Option<PathBuf> {
     }
     let path = String::from_utf8(output.stdout).unwrap();
     Some(PathBuf::from(path.trim()))
-}
-
-/// A proxy that carries a number of bytes from the client, or from the server, and then nothing any
-/// more.
-pub struct StallingProxy {
-    pub address: String,
-}
-
-/// Direction whose bytes are limited.
-#[derive(Clone, Copy, PartialEq)]
-pub enum Limited {
-    FromClient,
-    FromServer,
-}
-
-impl StallingProxy {
-    pub fn new(server: &str, limited: Limited, bytes: i64) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap().to_string();
-        let (server, left) = (server.to_owned(), Arc::new(AtomicI64::new(bytes)));
-        let unlimited = Arc::new(AtomicI64::new(i64::MAX));
-        std::thread::spawn(move || {
-            for client in listener.incoming().map_while(Result::ok) {
-                let Ok(server) = TcpStream::connect(&server) else {
-                    return;
-                };
-                let limits = match limited {
-                    Limited::FromClient => [left.clone(), unlimited.clone()],
-                    Limited::FromServer => [unlimited.clone(), left.clone()],
-                };
-                let [up, down] = limits;
-                let (from, to) = (client.try_clone().unwrap(), server.try_clone().unwrap());
-                std::thread::spawn(move || carry(from, to, &up));
-                std::thread::spawn(move || carry(server, client, &down));
-            }
-        });
-        Self { address }
-    }
-}
-
-fn carry(mut from: TcpStream, mut to: TcpStream, left: &AtomicI64) {
-    let mut data = vec![0; 64 << 10];
-    loop {
-        let read = from.read(&mut data).unwrap_or(0);
-        if read == 0 || to.write_all(&data[..read]).is_err() {
-            let _ = to.shutdown(Shutdown::Write);
-            return;
-        }
-        if left.fetch_sub(read as i64, Ordering::Relaxed) <= read as i64 {
-            // The connection stays open and silent, until the test ends.
-            loop {
-                std::thread::park();
-            }
-        }
-    }
 }

@@ -1,0 +1,318 @@
+//! Copies from every kind of end to every kind of end.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use super::clouds::Cloud;
+use super::nginx::{Certificate, Served};
+use super::peers::Peer;
+use super::{Copied, assert_same, assert_same_trees, isolated};
+use crate::common::{noise, program};
+use crate::stage::{Service, Stage, no_temps};
+
+const LOGIN: (&str, &str) = ("ana", "s3cret");
+
+/// A kind of end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    Local,
+    /// `longhaul serve`.
+    Server,
+    /// sshd and nothing else.
+    Sftp,
+    Cloud(Cloud),
+    /// rclone.
+    Dav,
+    /// nginx, with TLS.
+    DavTls,
+    /// Single files of nginx, with TLS.
+    Web,
+}
+
+impl End {
+    const ALL: [Self; 9] = [
+        Self::Local,
+        Self::Server,
+        Self::Sftp,
+        Self::Cloud(Cloud::S3),
+        Self::Cloud(Cloud::Azure),
+        Self::Cloud(Cloud::Google),
+        Self::Dav,
+        Self::DavTls,
+        Self::Web,
+    ];
+
+    /// Returns true if copies with a tree there pass through this machine.
+    fn is_store(self) -> bool {
+        matches!(self, Self::Cloud(_) | Self::Dav | Self::DavTls)
+    }
+
+    /// Returns words of the advice with which the copy of a tree is refused. `None` if it is done.
+    fn refusal(self, to: Self) -> Option<&'static str> {
+        let is_host = |end: Self| end == Self::Server || end == Self::Sftp;
+        match (self, to) {
+            // Servers copy to each other by themselves.
+            (Self::Server, Self::Server) => None,
+            (Self::Local, other) | (other, Self::Local) if is_host(other) => None,
+            _ if is_host(self) || is_host(to) => Some("copy here first"),
+            (_, Self::Web) => Some("webdavs://"),
+            (Self::Web, _) => Some("name each"),
+            _ => None,
+        }
+    }
+}
+
+/// Servers of every kind, and a machine that copies with them.
+struct Ends {
+    stage: Stage,
+    server: Service,
+    certificate: Certificate,
+    clouds: Vec<(Cloud, Peer)>,
+    dav: Option<Peer>,
+    nginx: Option<Peer>,
+    /// The command of sshd for one connection.
+    sshd: Option<String>,
+}
+
+impl Ends {
+    fn start() -> Self {
+        let stage = Stage::new();
+        let server = stage.serve(&[]);
+        let certificate = Certificate::new(&stage.path("certificate"));
+        fs::create_dir_all(stage.path("me")).unwrap();
+        let (user, password) = LOGIN;
+        let login = format!("machine 127.0.0.1 login {user} password {password}\n");
+        fs::write(stage.path("me/.netrc"), login).unwrap();
+        let served = Served {
+            root: &stage.path("nginx"),
+            state: &stage.path("nginx-state"),
+            certificate: &certificate,
+            login: LOGIN,
+            limit: "0",
+        };
+        fs::create_dir(stage.path("rclone")).unwrap();
+        Self {
+            nginx: served.start(),
+            dav: Peer::webdav(&stage.path("rclone"), Some(LOGIN)),
+            clouds: Cloud::ALL
+                .into_iter()
+                .filter_map(|cloud| Some((cloud, cloud.start()?)))
+                .collect(),
+            sshd: sshd(&stage),
+            server,
+            certificate,
+            stage,
+        }
+    }
+
+    /// Returns true if the end was started.
+    fn has(&self, end: End) -> bool {
+        match end {
+            End::Local | End::Server => true,
+            End::Sftp => self.sshd.is_some(),
+            End::Cloud(wanted) => self.clouds.iter().any(|(cloud, _)| *cloud == wanted),
+            End::Dav => self.dav.is_some(),
+            End::DavTls | End::Web => self.nginx.is_some(),
+        }
+    }
+
+    /// Returns the stores that were started.
+    fn stores(&self) -> Vec<End> {
+        let stores = End::ALL.into_iter().filter(|end| end.is_store());
+        stores.filter(|end| self.has(*end)).collect()
+    }
+
+    /// Returns the location of a path at an end. It need not be started.
+    fn location(&self, end: End, path: &str) -> String {
+        let address = |peer: &Option<Peer>| {
+            let peer = peer.as_ref();
+            peer.map_or("127.0.0.1:1".to_owned(), |peer| peer.address.clone())
+        };
+        match end {
+            End::Local => format!("here/{path}"),
+            End::Server => format!("lh://{}/{path}", self.server.address),
+            End::Sftp => format!(
+                "sftp://localhost{}/{path}",
+                self.stage.path("sftp").display()
+            ),
+            End::Cloud(cloud) => cloud.location(path),
+            End::Dav => format!("webdav://{}/{path}", address(&self.dav)),
+            End::DavTls => format!("webdavs://{}/{path}", address(&self.nginx)),
+            End::Web => format!("https://{}/{path}", address(&self.nginx)),
+        }
+    }
+
+    /// Runs the command for a copy from one end to another.
+    fn cp(&self, ends: [End; 2], arguments: &[&str]) -> Copied {
+        let mut command = isolated(&self.stage);
+        for (cloud, peer) in &self.clouds {
+            command.envs(cloud.variables(&peer.address));
+        }
+        command.env("SSL_CERT_FILE", &self.certificate.authority);
+        command.args(["cp", "--json"]);
+        if ends == [End::Local, End::Server] || ends == [End::Server, End::Local] {
+            command.args(["--host-key", &self.server.key]);
+        }
+        if let Some(sshd) = &self.sshd
+            && (ends == [End::Local, End::Sftp] || ends == [End::Sftp, End::Local])
+        {
+            let options = ["StrictHostKeyChecking=no", "UserKnownHostsFile=/dev/null"];
+            let options = options.iter().flat_map(|option| ["-o", *option]);
+            command
+                .args(options)
+                .args(["-o", sshd.as_str(), "-o", "LogLevel=ERROR", "-i"]);
+            command.arg(self.stage.path("user-key"));
+        }
+        Copied::new(command.args(arguments))
+    }
+}
+
+/// Returns the option of ssh for an sshd of this test. `None`, with a line, if there is none.
+fn sshd(stage: &Stage) -> Option<String> {
+    let is_root = rustix::process::geteuid().is_root();
+    let Some(sshd) = program("sshd").filter(|_| is_root) else {
+        eprintln!("sftp is not tested: sshd is missing, or does not run without root here");
+        return None;
+    };
+    for key in ["host-key", "user-key"] {
+        let mut command = Command::new("ssh-keygen");
+        let made = command
+            .args(["-q", "-t", "ed25519", "-N", "", "-f"])
+            .arg(stage.path(key))
+            .status();
+        assert!(made.unwrap().success());
+    }
+    fs::create_dir_all("/run/sshd").unwrap();
+    fs::create_dir(stage.path("sftp")).unwrap();
+    let settings = format!(
+        "HostKey {}\nAuthorizedKeysFile {}\nPermitRootLogin prohibit-password\nUsePAM no\n\
+         StrictModes no\nSubsystem sftp internal-sftp\nForceCommand internal-sftp\n",
+        stage.path("host-key").display(),
+        stage.path("user-key.pub").display(),
+    );
+    let file = stage.path("sshd_config");
+    fs::write(&file, settings).unwrap();
+    Some(format!(
+        "ProxyCommand={} -i -f {}",
+        sshd.display(),
+        file.display()
+    ))
+}
+
+/// Makes a small tree with names that are special in URLs, XML, shells or listings.
+fn make_odd_tree(directory: &Path) {
+    let files = [
+        ("large.h5", 3 << 20),
+        ("empty", 0),
+        ("a b#c%2B+d&e;f.txt", 1000),
+        ("odd ünï/<x> 'y' \"z\"?=@~", 2000),
+        ("odd ünï/deeper/[1](2){3}!$,^`|*", 3),
+    ];
+    for (number, (name, len)) in files.into_iter().enumerate() {
+        let file = directory.join(name);
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(file, noise(len, number as u64 + 1)).unwrap();
+    }
+}
+
+#[test]
+fn every_end_copies_to_every_other_or_says_why() {
+    let ends = Ends::start();
+    make_odd_tree(&ends.stage.path("here/tree"));
+    copy_trees_between_all(&ends);
+    compare_trees_of_all(&ends);
+    copy_files_of_web_server(&ends);
+    for from in End::ALL.into_iter().filter(|end| ends.has(*end)) {
+        for to in End::ALL.into_iter().filter(|end| ends.has(*end)) {
+            let Some(advice) = from.refusal(to) else {
+                continue;
+            };
+            let source = match from {
+                End::Local => "here/tree".to_owned(),
+                _ => ends.location(from, "tree/"),
+            };
+            let target = ends.location(to, "refused");
+            let refused = ends.cp([from, to], &["-r", &source, &target]);
+            refused.assert_failed(2, &[advice]);
+        }
+    }
+}
+
+/// Copies the tree to `base` of every end, and from every store to every store.
+fn copy_trees_between_all(ends: &Ends) {
+    for to in End::ALL.into_iter().filter(|end| ends.has(*end)) {
+        if to != End::Local && End::Local.refusal(to).is_none() {
+            let base = ends.location(to, "base");
+            let pushed = ends.cp([End::Local, to], &["-r", "here/tree", &base]);
+            pushed.assert_done();
+            assert_eq!(pushed.number("files"), 5, "{to:?}");
+        }
+    }
+    let stores = ends.stores();
+    let copy = |from: End, to: End| {
+        let row = ends.location(to, &format!("{from:?}"));
+        let copied = ends.cp([from, to], &["-r", &ends.location(from, "base"), &row]);
+        copied.assert_done();
+        assert_eq!(copied.number("files"), 5, "{from:?} to {to:?}");
+        // Once more, into the directory that exists now.
+        let again = ends.cp([from, to], &["-r", &ends.location(from, "base/."), &row]);
+        again.assert_done();
+        assert_eq!(again.number("unchanged_files"), 5, "{from:?} to {to:?}");
+    };
+    // Rows are independent of each other.
+    std::thread::scope(|scope| {
+        for from in &stores {
+            let (copy, stores) = (&copy, &stores);
+            scope.spawn(move || stores.iter().for_each(|to| copy(*from, *to)));
+        }
+    });
+}
+
+/// Copies back what each end has, and compares it with the tree.
+fn compare_trees_of_all(ends: &Ends) {
+    let tree = ends.stage.path("here/tree");
+    let stores = ends.stores();
+    for from in [&[End::Server, End::Sftp][..], &stores[..]].concat() {
+        if !ends.has(from) {
+            continue;
+        }
+        let back = format!("here/back {from:?}");
+        fs::create_dir(ends.stage.path(&back)).unwrap();
+        let rows: &[End] = if from.is_store() { &stores } else { &[] };
+        // A whole bucket or server has what came from each.
+        let source = ends.location(from, if from.is_store() { "" } else { "base" });
+        let pulled = ends.cp([from, End::Local], &["-r", &source, &back]);
+        pulled.assert_done();
+        let back = ends.stage.path(&back);
+        assert_same_trees(&tree, &back.join("base"));
+        for row in rows {
+            assert_same_trees(&tree, &back.join(format!("{row:?}")));
+        }
+        assert!(no_temps(&back));
+    }
+    for root in ["nginx", "rclone", "root"] {
+        let root = ends.stage.path(root);
+        assert!(!root.exists() || no_temps(&root), "{}", root.display());
+    }
+}
+
+/// Copies a file to a web server and from there, by way of every store.
+fn copy_files_of_web_server(ends: &Ends) {
+    if !ends.has(End::Web) {
+        return;
+    }
+    let file = ends.stage.path("here/f");
+    fs::write(&file, noise(3 << 20, 7)).unwrap();
+    let url = ends.location(End::Web, "a%20b");
+    let pushed = ends.cp([End::Local, End::Web], &["here/f", &url]);
+    pushed.assert_done();
+    assert_same(&file, &ends.stage.path("nginx/a b"));
+    for end in [&[End::Local][..], &ends.stores()[..]].concat() {
+        let copy = ends.location(end, "from-web");
+        ends.cp([End::Web, end], &[&url, &copy]).assert_done();
+        let there = ends.location(End::Web, &format!("by {end:?}"));
+        ends.cp([end, End::Web], &[&copy, &there]).assert_done();
+        assert_same(&file, &ends.stage.path(&format!("nginx/by {end:?}")));
+    }
+}
