@@ -22,6 +22,10 @@ use crate::tools::installed;
 /// Option `--max-sessions` of the depot: with it, [`KEYS`](super::requests::KEYS) keys have room
 /// for 10,000 sessions together.
 pub const MAX_SESSIONS: usize = 12_000;
+/// Pipes of HAProxy: as many as a depot has by default.
+const PIPES: usize = 64;
+/// Open files of HAProxy besides those of its sessions.
+const OTHER_FILES: usize = 500;
 /// First port of relays that do not choose one. A node of a lab has no other listeners.
 const FIRST_PORT: u16 = 7600;
 /// Maximum time until a relay listens.
@@ -155,7 +159,7 @@ fn depot(settings: &RelaySettings<'_>, number: usize) -> Result<Relay> {
     for entry in fs::read_dir(&home)? {
         user::give(&entry?.path())?;
     }
-    let mut command = user::command(settings.longhaul)?;
+    let mut command = user::command(settings.longhaul);
     command
         .env("LONGHAUL_HOME", &home)
         .args(["depot", "--json", "--drain", "60"])
@@ -187,13 +191,16 @@ fn haproxy(settings: &RelaySettings<'_>, number: usize, next: SocketAddr) -> Res
     let program = installed("haproxy", "haproxy")?;
     let address = fixed_address(number)?;
     let config = settings.folder.join(format!("haproxy-{number}.cfg"));
+    // It does not start if it may not open two files for each.
+    let files = usize::try_from(user::max_open_files()).unwrap_or(usize::MAX);
+    let connections = MAX_SESSIONS.min(files.saturating_sub(OTHER_FILES) / 2);
     let text = format!(
-        "global\n    nbthread 2\n    maxconn {MAX_SESSIONS}\ndefaults\n    mode tcp\n    option \
+        "global\n    nbthread 2\n    maxconn {connections}\n    maxpipes {PIPES}\ndefaults\n    mode tcp\n    option \
          splice-auto\n    timeout connect 30s\n    timeout client 2h\n    timeout server 2h\n\
          listen relay\n    bind {address}\n    server next {next}\n"
     );
     write_config(&config, &text)?;
-    let mut command = user::command(&program)?;
+    let mut command = user::command(&program);
     command.args(["-db", "-f"]).arg(&config);
     start_listening(command, RelayKind::Haproxy, address)
 }
@@ -212,7 +219,7 @@ fn dante(settings: &RelaySettings<'_>, number: usize) -> Result<Relay> {
         address.ip()
     );
     write_config(&config, &text)?;
-    let mut command = user::command(&program)?;
+    let mut command = user::command(&program);
     command
         .arg("-f")
         .arg(&config)

@@ -19,6 +19,7 @@ use super::ping::percentile;
 use super::relay::Relay;
 use super::requests::Requests;
 use super::usage::TreeUsage;
+use super::user;
 
 /// Approximate duration of all phases, in seconds.
 pub const SECONDS: f64 = 60.0;
@@ -66,6 +67,8 @@ pub struct SessionsResult {
     /// Time of a block there and its answer back, in milliseconds.
     pub block_p50_ms: f64,
     pub block_p99_ms: f64,
+    /// Files that the relay might have open.
+    pub max_open_files: u64,
     /// Memory of the relay halfway through the busy time, in MiB, and its descriptors.
     pub busy_mib: f64,
     pub descriptors: u64,
@@ -120,7 +123,10 @@ pub async fn run(
     server: &BlockServer,
     seed: u64,
 ) -> Result<SessionsResult> {
-    let mut seen = SessionsResult::default();
+    let mut seen = SessionsResult {
+        max_open_files: user::max_open_files(),
+        ..SessionsResult::default()
+    };
     let before = relay.usage()?;
     let (streams, mut failures) = set_up(count, relay, requests, server, &mut seen).await?;
     let streams = Arc::new(streams);
