@@ -35,6 +35,8 @@ const STEP_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time for the depot to close what clients have left.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(30);
 const CLOSE_POLL_INTERVAL: Duration = Duration::from_millis(100);
+/// Descriptors of the 32 pipes that a depot keeps for its next sessions.
+pub const SPARE_PIPE_DESCRIPTORS: u64 = 64;
 /// A destination that no policy here allows (RFC 5737).
 const FORBIDDEN: ([u8; 4], u16) = ([192, 0, 2, 1], 7511);
 
@@ -211,12 +213,13 @@ fn sample(depot: &Relay, began: Instant) -> Result<DepotSample> {
     })
 }
 
-/// Waits until the depot has no more descriptors than before. Returns how many more it keeps.
+/// Waits until the depot has no more descriptors than before, besides those of its spare pipes.
+/// Returns how many more it keeps.
 async fn wait_for_close(depot: &Relay, before: u64) -> Result<i64> {
     let deadline = Instant::now() + CLOSE_TIMEOUT;
     loop {
         let now = depot.usage()?.descriptors;
-        if now <= before || Instant::now() > deadline {
+        if now <= before + SPARE_PIPE_DESCRIPTORS || Instant::now() > deadline {
             return Ok(i64::try_from(now)? - i64::try_from(before)?);
         }
         sleep(CLOSE_POLL_INTERVAL).await;
@@ -245,7 +248,7 @@ async fn be_client(client: Client, requests: Arc<Requests>, tally: Arc<Tally>) {
 }
 
 async fn session(requests: &Requests, lasts: Duration, resets: bool) -> Result<()> {
-    let request = requests.next()?;
+    let request = requests.sign()?;
     let stream = in_time(requests.open(&request)).await.context("set-up")?;
     in_time(exchange_block(&stream)).await.context("a block")?;
     sleep(lasts).await;
@@ -256,14 +259,14 @@ async fn session(requests: &Requests, lasts: Duration, resets: bool) -> Result<(
 }
 
 async fn abandon(requests: &Requests) -> Result<()> {
-    let request = requests.next()?;
+    let request = requests.sign()?;
     let stream = in_time(TcpStream::connect(requests.first_hop())).await?;
     let half = request.get(..request.len() / 2).unwrap_or_default();
     Ok(in_time(write_all(&stream, half)).await?)
 }
 
 async fn be_refused(requests: &Requests) -> Result<()> {
-    let request = requests.to(SocketAddr::from(FORBIDDEN).into())?;
+    let request = requests.sign_for(SocketAddr::from(FORBIDDEN).into())?;
     match in_time(requests.open(&request)).await {
         Ok(_) => bail!("a session that the policy forbids was established"),
         Err(error) if error.to_string().starts_with(REFUSAL) => Ok(()),

@@ -3,7 +3,7 @@
 use anyhow::Result;
 use minijinja::context;
 
-use super::churn::ChurnResult;
+use super::churn::{ChurnResult, SPARE_PIPE_DESCRIPTORS};
 use super::ping::PingResult;
 use super::relay::{MAX_SESSIONS, RelayKind};
 use super::requests::KEYS;
@@ -120,14 +120,16 @@ fn claims(runs: &LoadRuns<'_>) -> Vec<(String, bool)> {
             p99.max <= MAX_PING_P99_US,
         ));
     }
-    if let Some((minutes, seen)) = longest_churn(runs) {
+    if let Some((minutes, seen)) = longest_churn(runs)
+        && let Some(memory) = seen.memory_slope()
+        && let Some(descriptors) = seen.descriptor_slope()
+    {
         // No more than its error: no growth is seen.
-        let is_flat =
-            |slope: Option<Slope>| slope.is_none_or(|slope| slope.per_hour <= slope.error);
-        let flat = is_flat(seen.memory_slope()) && is_flat(seen.descriptor_slope());
+        let is_flat = |slope: Slope| slope.per_hour <= slope.error;
+        let flat = is_flat(memory) && is_flat(descriptors);
         claims.push((
             format!("memory and descriptors are flat over {minutes} min of set-ups and ends"),
-            flat && seen.left_descriptors <= 0,
+            flat && seen.left_descriptors <= SPARE_PIPE_DESCRIPTORS as i64,
         ));
     }
     claims

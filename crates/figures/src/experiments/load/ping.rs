@@ -81,7 +81,7 @@ fn echo(listener: &TcpListener, reads_open: bool) -> io::Result<()> {
 /// # Errors
 /// The session is refused or fails.
 pub async fn run(requests: &Requests) -> Result<PingResult> {
-    let request = requests.next()?;
+    let request = requests.sign()?;
     let stream = requests.open(&request).await.context("no session")?;
     let stream = stream.into_std()?;
     // The thread waits in the kernel, so no scheduler of this program is measured.

@@ -66,19 +66,19 @@ impl Requests {
         }
     }
 
-    /// Returns the bytes of the next request to the server. Only depots read them.
+    /// Signs a request for the server, and returns its bytes. Only depots read requests.
     ///
     /// # Errors
     /// The cryptographic library refuses.
-    pub fn next(&self) -> Result<Vec<u8>> {
-        self.to(self.server.into())
+    pub fn sign(&self) -> Result<Vec<u8>> {
+        self.sign_for(self.server.into())
     }
 
-    /// Returns the bytes of the next request to `destination`.
+    /// Signs a request for `destination`, and returns its bytes.
     ///
     /// # Errors
-    /// As [`Requests::next`].
-    pub fn to(&self, destination: Endpoint) -> Result<Vec<u8>> {
+    /// As [`Requests::sign`].
+    pub fn sign_for(&self, destination: Endpoint) -> Result<Vec<u8>> {
         if self.kind != RelayKind::Depot {
             return Ok(Vec::new());
         }

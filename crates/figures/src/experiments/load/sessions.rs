@@ -154,7 +154,7 @@ async fn set_up(
     seen: &mut SessionsResult,
 ) -> Result<(Vec<TcpStream>, Failures)> {
     // Signed before, so that the clients' work is not part of the time.
-    let signed: Result<Vec<Vec<u8>>> = (0..count).map(|_| requests.next()).collect();
+    let signed: Result<Vec<Vec<u8>>> = (0..count).map(|_| requests.sign()).collect();
     let (signed, requests) = (Arc::new(signed?), Arc::new(requests));
     let next = Arc::new(AtomicUsize::new(0));
     let cpu = relay.cpu_seconds()?;
