@@ -116,7 +116,7 @@ mod tests {
             .args(["-c", "ulimit -n; id -u"])
             .output()
             .unwrap();
-        let text = String::from_utf8(output.stdout).unwrap();
+        let text = String::from_utf8(output.stdout.clone()).unwrap();
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(
             lines.first(),
