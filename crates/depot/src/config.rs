@@ -211,8 +211,8 @@ impl<T: FromStr<Err: Display>> NextHopSetting<T> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RelayLimits {
     /// Maximum number of concurrent sessions. One principal (or source, if a rule admits anybody)
-    /// may have half of them, two a third each, and so on; others are answered "overloaded". Sources
-    /// leave an eighth for listed principals.
+    /// may have half of them, two a third each, and so on; others are answered "overloaded".
+    /// Sources leave an eighth for listed principals.
     pub sessions: usize,
     /// Maximum number of connections whose OPEN is not verified yet. One more evicts the oldest of
     /// the fullest source, which is reset.

@@ -7,8 +7,8 @@
 //!   the last 120 s. So nothing grows over the days.
 //! - A listed key that holds fewer sessions than its part of the reserved room is never refused for
 //!   lack of room, whatever sources and up to two other keys do.
-//! - A client that tries again every second is admitted within [`world::MAX_LOCKOUT_MS`], even while
-//!   a flood fills the room several times a second.
+//! - A client that tries again every second is admitted within [`world::MAX_LOCKOUT_MS`], even
+//!   while a flood fills the room several times a second.
 //! - No OPEN is admitted twice.
 //!
 //! `LONGHAUL_GATE_CASES` sets the number of simulations.
