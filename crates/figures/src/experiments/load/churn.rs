@@ -13,6 +13,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::{Deserialize, Serialize};
 use socket2::SockRef;
 use tokio::net::TcpStream;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, timeout};
 
@@ -23,6 +24,8 @@ use super::slope::Slope;
 
 /// Connections in a second, on average; they come at random.
 const CONNECTIONS_PER_S: f64 = 200.0;
+/// Most set-ups at a time.
+const MAX_SETUPS: usize = 64;
 /// Mean and greatest duration of a session, in seconds.
 const MEAN_SESSION_S: f64 = 5.0;
 const MAX_SESSION_S: f64 = 60.0;
@@ -164,6 +167,7 @@ pub async fn run(
 ) -> Result<ChurnResult> {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
     let (requests, tally) = (Arc::new(requests), Arc::new(Tally::default()));
+    let setups = Arc::new(Semaphore::new(MAX_SETUPS));
     let before = depot.usage()?;
     let began = Instant::now();
     let end = began + Duration::from_secs(60 * minutes);
@@ -179,8 +183,13 @@ pub async fn run(
             () = sleep_until(next) => {
                 connections += 1;
                 let client = Client::draw(&mut random);
-                clients.spawn(be_client(client, Arc::clone(&requests), Arc::clone(&tally)));
-                next += Duration::from_secs_f64(exponential(&mut random, 1.0 / CONNECTIONS_PER_S));
+                let setup = Arc::clone(&setups).acquire_owned().await?;
+                let (requests, tally) = (Arc::clone(&requests), Arc::clone(&tally));
+                clients.spawn(be_client(client, requests, setup, tally));
+                // Connections that a busy machine delays are not made up for: a burst of them would
+                // fill the room for pending connections.
+                let pause = exponential(&mut random, 1.0 / CONNECTIONS_PER_S);
+                next = next.max(Instant::now()) + Duration::from_secs_f64(pause);
                 // Results are in the tally.
                 while clients.try_join_next().is_some() {}
             }
@@ -226,9 +235,14 @@ async fn wait_for_close(depot: &Relay, before: u64) -> Result<i64> {
     }
 }
 
-async fn be_client(client: Client, requests: Arc<Requests>, tally: Arc<Tally>) {
+async fn be_client(
+    client: Client,
+    requests: Arc<Requests>,
+    setup: OwnedSemaphorePermit,
+    tally: Arc<Tally>,
+) {
     let outcome = match client {
-        Client::Session { lasts, resets } => session(&requests, lasts, resets).await,
+        Client::Session { lasts, resets } => session(&requests, setup, lasts, resets).await,
         Client::Abandons => abandon(&requests).await,
         Client::IsRefused => be_refused(&requests).await,
     };
@@ -247,9 +261,15 @@ async fn be_client(client: Client, requests: Arc<Requests>, tally: Arc<Tally>) {
     }
 }
 
-async fn session(requests: &Requests, lasts: Duration, resets: bool) -> Result<()> {
+async fn session(
+    requests: &Requests,
+    setup: OwnedSemaphorePermit,
+    lasts: Duration,
+    resets: bool,
+) -> Result<()> {
     let request = requests.sign()?;
     let stream = in_time(requests.open(&request)).await.context("set-up")?;
+    drop(setup);
     in_time(exchange_block(&stream)).await.context("a block")?;
     sleep(lasts).await;
     if resets {
