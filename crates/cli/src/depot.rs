@@ -13,7 +13,9 @@ use anyhow::Result;
 use clap::Args;
 use longhaul_accounts::AccountLog;
 use longhaul_control_api::map::DepotLimits;
-use longhaul_depot::{Depot, DepotConfig, ListenerConfig, NextCongestion, NextTransport};
+use longhaul_depot::{
+    Depot, DepotConfig, ListenerConfig, NextCongestion, NextTransport, RelayLimits,
+};
 use longhaul_offramp::{Offramp, OfframpConfig};
 use longhaul_policy::{ForwardingTable, Policy};
 use longhaul_proto::DEPOT_PORT;
@@ -28,8 +30,11 @@ use crate::logging::LogOptions;
 use crate::principals::PrincipalsOptions;
 use crate::scitags::ScitagsOptions;
 use crate::service::{Announcement, ServicePlan, StartedService, StopReceiver, run_in_own_runtime};
-use crate::{accounts, home};
+use crate::{accounts, descriptors, home};
 use renewals::GrantRenewer;
+
+/// Descriptors of a depot besides those of its sessions: listeners, logs, threads, the controller.
+const OTHER_DESCRIPTORS: u64 = 128;
 
 /// Relay sessions towards servers and further depots.
 ///
@@ -189,6 +194,7 @@ impl DepotCommand {
         if let Some(Time(drain)) = self.drain {
             config.timeouts.drain = drain;
         }
+        warn_of_few_descriptors(&config.limits);
         let limits = DepotLimits {
             max_sessions: self
                 .max_sessions
@@ -316,5 +322,20 @@ impl DepotCommand {
             config.timeouts.drain = drain;
         }
         Ok(Some(Offramp::bind(config)?))
+    }
+}
+
+/// Warns if this process may not have the descriptors that the limits allow. Sessions beyond them
+/// would wait to be accepted.
+fn warn_of_few_descriptors(limits: &RelayLimits) {
+    let needed = limits.max_descriptors().saturating_add(OTHER_DESCRIPTORS);
+    let descriptors = descriptors::raise();
+    if descriptors < needed {
+        tracing::warn!(
+            "this process may have {descriptors} descriptors, and needs {needed} for {} sessions: \
+             raise the limit on open files (LimitNOFILE of a service, ulimit -n), or lower \
+             --max-sessions",
+            limits.sessions
+        );
     }
 }

@@ -212,6 +212,7 @@ impl<T: FromStr<Err: Display>> NextHopSetting<T> {
 pub struct RelayLimits {
     /// Maximum number of concurrent sessions. One principal (or source, if a rule admits anybody)
     /// may have half of them, two a third each, and so on; others are answered "overloaded".
+    /// Sources leave an eighth for listed principals.
     pub sessions: usize,
     /// Maximum number of connections whose OPEN is not verified yet. One more evicts the oldest of
     /// the fullest source, which is reset.
@@ -226,10 +227,22 @@ pub struct RelayLimits {
 }
 
 impl RelayLimits {
+    /// Returns the number of descriptors that a depot with these limits may need: two connections
+    /// for each session, those that are being set up, and the pipes.
+    #[must_use]
+    pub fn max_descriptors(&self) -> u64 {
+        let pipes = self.total_pipe_bytes / self.pipe_bytes.max(1);
+        let connections = self.sessions.saturating_add(pipes).saturating_mul(2);
+        let setting_up = self.unauthenticated.saturating_add(self.lookups);
+        let all = connections.saturating_add(setting_up);
+        u64::try_from(all).unwrap_or(u64::MAX)
+    }
+
     pub(crate) fn gate(&self, timeouts: &DepotTimeouts) -> GateLimits {
         GateLimits {
             newcomers: self.unauthenticated,
             verified: self.sessions,
+            reserves_for_keys: true,
             header: timeouts.header,
             least_header: timeouts.least_header,
         }

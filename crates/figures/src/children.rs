@@ -182,7 +182,7 @@ impl Drop for Server {
 
 /// Returns true if a TCP socket listens on `port` in the network namespace of process `pid`, by
 /// proc_net(5).
-fn listens(pid: u32, port: u16) -> bool {
+pub fn listens(pid: u32, port: u16) -> bool {
     ["tcp", "tcp6"].iter().any(|table| {
         let table = std::fs::read_to_string(format!("/proc/{pid}/net/{table}")).unwrap_or_default();
         table.lines().skip(1).any(|line| {

@@ -52,6 +52,7 @@ use clap::{Parser, Subcommand};
 
 use experiments::attacks::attacker::Attacker;
 use experiments::classify::flow::Flow;
+use experiments::load::part::LoadPart;
 use experiments::rate_fit;
 use experiments::right_sizing::program;
 use ip::IpVersion;
@@ -120,6 +121,9 @@ enum FiguresCommand {
     /// The attacker, in a lab's node.
     #[command(hide = true)]
     Attacker(Attacker),
+    /// Both ends of the sessions of a load, in a lab's node.
+    #[command(hide = true)]
+    LoadPart(LoadPart),
 }
 
 /// The experiments to measure.
@@ -195,6 +199,7 @@ fn run(arguments: Arguments) -> Result<()> {
         FiguresCommand::FittedSend(what) => rate_fit::program::send(&what),
         FiguresCommand::FittedReceive => rate_fit::program::receive(),
         FiguresCommand::Attacker(attacker) => attacker.run(),
+        FiguresCommand::LoadPart(part) => part.run(),
     }
 }
 

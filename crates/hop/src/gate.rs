@@ -25,6 +25,9 @@ pub struct GateLimits {
     /// Maximum number of connections whose OPEN is verified. A single payer may have half of them,
     /// two payers a third each, and so on.
     pub verified: usize,
+    /// If true, sources leave an eighth of these for listed keys, because anybody can have many
+    /// sources.
+    pub reserves_for_keys: bool,
     /// Time limit for the OPEN.
     pub header: Duration,
     /// Time limit for the OPEN when no permit for a pending connection is free.
@@ -36,6 +39,7 @@ impl Default for GateLimits {
         Self {
             newcomers: 512,
             verified: 4096,
+            reserves_for_keys: false,
             header: Duration::from_secs(10),
             least_header: Duration::from_secs(2),
         }
@@ -80,6 +84,7 @@ struct State {
     /// Eviction signal of each pending connection.
     evictions: HashMap<u64, oneshot::Sender<()>>,
     verified: Shares<Payer>,
+    reserves_for_keys: bool,
 }
 
 /// An admitted connection.
@@ -134,6 +139,7 @@ impl ConnectionGate {
                 ),
                 evictions: HashMap::new(),
                 verified: Shares::new(limits.verified as u64, 1),
+                reserves_for_keys: limits.reserves_for_keys,
             }),
         })
     }
@@ -196,7 +202,11 @@ impl ConnectionPermit {
             return Ok(());
         };
         let mut state = self.gate.state();
-        state.verified.take(&payer, 1).map_err(|full| match full {
+        let taken = match payer {
+            Payer::Source(_) if state.reserves_for_keys => state.verified.take_unlisted(&payer, 1),
+            Payer::Source(_) | Payer::Key(_) => state.verified.take(&payer, 1),
+        };
+        taken.map_err(|full| match full {
             ExhaustedBound::All => QuotaExceeded::All,
             ExhaustedBound::Share => QuotaExceeded::Share,
         })?;
@@ -279,12 +289,34 @@ mod tests {
             assert!(!reported(entered).await);
         }
         assert_eq!((gate.pending_count(), gate.verified_count()), (2, 1));
+        assert_eq!(gate.state().evictions.len(), 2, "one signal for each");
         drop((first, second, third, fourth));
         assert_eq!((gate.pending_count(), gate.verified_count()), (0, 0));
         assert!(
             gate.state().evictions.is_empty(),
             "nothing is kept of who left"
         );
+    }
+
+    #[test]
+    fn sources_leave_reserved_permits_for_keys() {
+        let gate = ConnectionGate::new(GateLimits {
+            verified: 16,
+            reserves_for_keys: true,
+            ..GateLimits::default()
+        });
+        let enter = |payer| {
+            let mut entered = gate.admit(ip("192.0.2.1"));
+            entered.permit.charge_to(payer).map(|()| entered)
+        };
+        let source = |n: u8| Payer::from_address(ip(&format!("203.0.113.{n}")));
+        let sources: Vec<_> = (1..=40).filter_map(|n| enter(source(n)).ok()).collect();
+        assert_eq!(sources.len(), 14);
+        assert_eq!(enter(source(41)).unwrap_err(), QuotaExceeded::All);
+        let keys: Vec<_> = (1..=2).map(|n| enter(key(n)).unwrap()).collect();
+        assert_eq!(enter(key(3)).unwrap_err(), QuotaExceeded::All);
+        drop(keys);
+        assert_eq!(gate.verified_count(), 14);
     }
 
     #[tokio::test]

@@ -38,6 +38,19 @@ impl<K: Eq + Hash + Clone> SharedPermits<K> {
         })
     }
 
+    /// Takes a permit for `who`, one of holders of which anybody can be many, such as addresses.
+    /// They leave an eighth of the permits for others.
+    ///
+    /// # Errors
+    /// The bound that was reached.
+    pub fn take_unlisted(self: &Arc<Self>, who: K) -> Result<HeldPermit<K>, ExhaustedBound> {
+        self.shares().take_unlisted(&who, 1)?;
+        Ok(HeldPermit {
+            of: Arc::clone(self),
+            who,
+        })
+    }
+
     fn shares(&self) -> MutexGuard<'_, Shares<K>> {
         self.0.lock()
     }
@@ -52,6 +65,16 @@ impl<K: Eq + Hash + Clone> Drop for HeldPermit<K> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn unlisted_holders_leave_permits() {
+        let places = SharedPermits::new(8);
+        let held: Vec<_> = (0..20)
+            .filter_map(|who| places.take_unlisted(who).ok())
+            .collect();
+        assert_eq!(held.len(), 7);
+        assert!(places.take(20).is_ok());
+    }
 
     #[test]
     fn a_dropped_permit_is_released() {

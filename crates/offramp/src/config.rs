@@ -65,7 +65,7 @@ impl OfframpConfig {
 pub struct OfframpLimits {
     /// Maximum number of concurrent sessions, counted from the verified OPEN. One principal (or
     /// source, if a rule admits anybody) may have half of them, two a third each, and so on; others
-    /// are answered "overloaded".
+    /// are answered "overloaded". Sources leave an eighth for listed principals.
     pub sessions: usize,
     /// Maximum number of connections whose OPEN is not verified yet. One more evicts the oldest of
     /// the fullest source, which is reset.
@@ -90,6 +90,7 @@ impl OfframpLimits {
         GateLimits {
             newcomers: self.unauthenticated,
             verified: self.sessions,
+            reserves_for_keys: true,
             header: timeouts.header,
             least_header: timeouts.least_header,
         }

@@ -31,6 +31,7 @@ const ANNOUNCE_TIMEOUT: Duration = Duration::from_secs(5);
 const WAITING_LIMITS: GateLimits = GateLimits {
     newcomers: 1024,
     verified: 0,
+    reserves_for_keys: false,
     header: ANNOUNCE_TIMEOUT,
     least_header: ANNOUNCE_TIMEOUT,
 };

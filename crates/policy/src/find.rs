@@ -69,7 +69,7 @@ pub struct Finder {
 
 impl Finder {
     /// Creates a finder with at most `lookups` concurrent look-ups, shared among payers as sessions
-    /// are.
+    /// are. Sources leave an eighth for listed keys.
     #[must_use]
     pub fn new(lookups: usize, own: OwnAddressReader) -> Self {
         Self {
@@ -142,7 +142,11 @@ impl Finder {
 
     /// Takes a permit for a look-up. Dropping it ends the look-up.
     fn take_lookup_permit(&self, payer: Payer) -> Result<HeldPermit<Payer>, Unreachable> {
-        self.lookups.take(payer).map_err(|full| {
+        let taken = match payer {
+            Payer::Key(_) => self.lookups.take(payer),
+            Payer::Source(_) => self.lookups.take_unlisted(payer),
+        };
+        taken.map_err(|full| {
             let detail = match full {
                 ExhaustedBound::All => "the maximum number of name look-ups is reached",
                 ExhaustedBound::Share => {

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use crate::{SessionId, Shares};
+use crate::{ExhaustedBound, SessionId, Shares};
 
 /// Maximum age of an OPEN's signature, by the receiver's clock (LH-SIGN-2).
 pub const MAX_SIGNATURE_AGE: Duration = Duration::from_secs(120);
@@ -78,12 +78,38 @@ impl<P: Eq + Hash + Clone> ReplayMemory<P> {
         signed_at: u64,
         now_ms: u64,
     ) -> Result<(), ReplayError> {
+        self.admit_charged(id, signed_at, now_ms, payer, Shares::take)
+    }
+
+    /// Does the same for a payer that is not listed, such as a source address. All of these
+    /// together leave an eighth of the entries for listed payers (LH-SIGN-4).
+    ///
+    /// # Errors
+    /// As [`ReplayMemory::admit`].
+    pub fn admit_unlisted(
+        &mut self,
+        payer: &P,
+        id: SessionId,
+        signed_at: u64,
+        now_ms: u64,
+    ) -> Result<(), ReplayError> {
+        self.admit_charged(id, signed_at, now_ms, payer, Shares::take_unlisted)
+    }
+
+    fn admit_charged(
+        &mut self,
+        id: SessionId,
+        signed_at: u64,
+        now_ms: u64,
+        payer: &P,
+        take: impl FnOnce(&mut Shares<P>, &P, u64) -> Result<(), ExhaustedBound>,
+    ) -> Result<(), ReplayError> {
         check_time(signed_at, now_ms)?;
         self.forget_before(now_ms.saturating_sub(whole_ms(MAX_SIGNATURE_AGE)));
         if self.seen.contains(&id) {
             return Err(ReplayError::Replay);
         }
-        self.shares.take(payer, 1).map_err(|_| ReplayError::Full)?;
+        take(&mut self.shares, payer, 1).map_err(|_| ReplayError::Full)?;
         self.seen.insert(id);
         self.by_time.insert((signed_at, id), payer.clone());
         Ok(())
@@ -213,5 +239,20 @@ mod tests {
         let later = NOW + 120_001;
         assert_eq!(memory.admit(&'a', id(7000), later, later), Ok(()));
         assert_eq!(memory.len(), 1, "the others have expired");
+    }
+
+    /// LH-SIGN-4: any number of addresses leave room for listed keys.
+    #[test]
+    fn many_sources_cannot_keep_a_listed_key_out() {
+        let mut memory = ReplayMemory::with_entries(800);
+        let sources = 0..2000;
+        let admitted = sources.filter(|&source| {
+            let admitted = memory.admit_unlisted(&source, id(source), NOW, NOW);
+            admitted.is_ok()
+        });
+        assert_eq!(admitted.count(), 700);
+        for session in 0..10 {
+            assert_eq!(memory.admit(&5000, id(10_000 + session), NOW, NOW), Ok(()));
+        }
     }
 }

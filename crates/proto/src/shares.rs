@@ -7,6 +7,9 @@
 
 use std::{collections::HashMap, hash::Hash};
 
+/// Divisor of all units that gives those which only listed holders may take.
+const RESERVED_DIVISOR: u64 = 8;
+
 /// A fixed number of units and their holders. The size of the map is bounded by the units in use.
 #[derive(Debug, Clone)]
 pub struct Shares<K> {
@@ -45,10 +48,23 @@ impl<K: Eq + Hash + Clone> Shares<K> {
     /// # Errors
     /// The bound that was reached; nothing is taken then.
     pub fn take(&mut self, who: &K, units: u64) -> Result<(), ExhaustedBound> {
+        self.take_from(self.bound, who, units)
+    }
+
+    /// Takes `units` for `who`, one of holders of which anybody can be many, such as addresses. All
+    /// of these together leave an eighth of the units for holders that are listed.
+    ///
+    /// # Errors
+    /// The bound that was reached; nothing is taken then.
+    pub fn take_unlisted(&mut self, who: &K, units: u64) -> Result<(), ExhaustedBound> {
+        self.take_from(self.bound - self.bound / RESERVED_DIVISOR, who, units)
+    }
+
+    fn take_from(&mut self, bound: u64, who: &K, units: u64) -> Result<(), ExhaustedBound> {
         if units == 0 {
             return Ok(());
         }
-        let free = self.bound.saturating_sub(self.used);
+        let free = bound.saturating_sub(self.used);
         if units > free {
             return Err(ExhaustedBound::All);
         }
@@ -130,6 +146,16 @@ mod tests {
         assert_eq!(shares.take(&2, 1), Ok(()));
         shares.release(&1, 100);
         assert_eq!((shares.units_of(&1), shares.units_in_use()), (0, 1));
+    }
+
+    #[test]
+    fn reserved_units_are_left_by_any_number_of_holders() {
+        let mut shares = Shares::new(64, 1);
+        let taken = (0..200).filter(|who| shares.take_unlisted(who, 1).is_ok());
+        assert_eq!(taken.count(), 56);
+        assert_eq!(shares.take_unlisted(&200, 1), Err(ExhaustedBound::All));
+        assert_eq!(fill(&mut shares, 201), 4);
+        assert_eq!(fill(&mut shares, 202), 2);
     }
 
     proptest! {

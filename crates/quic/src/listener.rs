@@ -193,6 +193,7 @@ async fn accept_connections(
     let gate = ConnectionGate::new(GateLimits {
         newcomers: limits.connections,
         verified: limits.connections,
+        reserves_for_keys: false,
         header: FIRST_SESSION_TIMEOUT,
         least_header: LEAST_FIRST_SESSION_TIMEOUT,
     });

@@ -24,6 +24,7 @@ const MAX_READY: usize = 16;
 const LIMITS: GateLimits = GateLimits {
     newcomers: 128,
     verified: 0,
+    reserves_for_keys: false,
     header: Duration::from_secs(20),
     least_header: Duration::from_secs(5),
 };

@@ -100,6 +100,12 @@ impl OpenAdmission {
         self.replays.lock().is_empty()
     }
 
+    /// Returns the number of OPENs that are remembered.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.replays.lock().len()
+    }
+
     /// Takes what all sessions share, for an OPEN that passed all other checks (LH-ADMIT-1): a
     /// permit on the account of `payer`, and an entry in its replay memory.
     ///
@@ -127,10 +133,13 @@ impl OpenAdmission {
         payer: &Payer,
         now_unix_ms: u64,
     ) -> Result<(), OpenRefusal> {
+        let (id, signed_at) = (open.session_id, open.signed_at_unix_ms);
         let mut replays = self.replays.lock();
-        replays
-            .admit(payer, open.session_id, open.signed_at_unix_ms, now_unix_ms)
-            .map_err(OpenRefusal::from)
+        let admitted = match payer {
+            Payer::Key(_) => replays.admit(payer, id, signed_at, now_unix_ms),
+            Payer::Source(_) => replays.admit_unlisted(payer, id, signed_at, now_unix_ms),
+        };
+        admitted.map_err(OpenRefusal::from)
     }
 }
 

@@ -27,6 +27,7 @@ const LIMITS: HttpLimits = HttpLimits {
     gate: GateLimits {
         newcomers: 32,
         verified: 0,
+        reserves_for_keys: false,
         header: Duration::from_secs(5),
         least_header: Duration::from_secs(2),
     },

@@ -29,6 +29,7 @@ const LIMITS: HttpLimits = HttpLimits {
     gate: GateLimits {
         newcomers: 128,
         verified: 512,
+        reserves_for_keys: false,
         // For the TLS handshake, and again for the head of each request.
         header: Duration::from_secs(10),
         least_header: Duration::from_secs(2),

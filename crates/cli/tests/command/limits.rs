@@ -291,6 +291,26 @@ fn a_server_with_little_memory_survives_a_pull() {
 }
 
 #[test]
+fn a_depot_names_the_descriptors_that_it_needs() {
+    let stage = Stage::new();
+    let mut command = stage.depot_command("depot", None);
+    command.args(["--max-sessions", "1000"]);
+    // Two for each session and pipe, those of what is being set up, and 128 others.
+    let needed = 2 * (1000 + 64) + 512 + 256 + 128;
+    for (limit, warns) in [(needed - 1, true), (needed, false)] {
+        let log = stage.path("depot.log");
+        let mut limited = limited(&command, &[&format!("--nofile={limit}")]);
+        limited
+            .env("RUST_LOG", "warn")
+            .stderr(File::create(&log).unwrap());
+        let _depot = stage.service(limited, "addresses");
+        let log = std::fs::read_to_string(log).unwrap();
+        let warning = format!("may have {limit} descriptors, and needs {needed} for 1000 sessions");
+        assert_eq!(log.contains(&warning), warns, "{log}");
+    }
+}
+
+#[test]
 fn too_few_threads_are_reported_in_one_line() {
     let stage = Stage::new();
     let mut command = stage.longhaul("me");

@@ -219,7 +219,8 @@ impl Stage {
         self.service(command, "addresses")
     }
 
-    fn depot_command(&self, name: &str, max_rate: Option<&str>) -> Command {
+    /// Returns the command of a depot that carries sessions of `me` to loopback.
+    pub fn depot_command(&self, name: &str, max_rate: Option<&str>) -> Command {
         let rate = max_rate.map_or(String::new(), |rate| format!("max_rate = \"{rate}\"\n"));
         let policy = format!(
             "[[allow]]\nprincipals = [\"{}\"]\nto = [\"127.0.0.0/8\"]\nports = [\"any\"]\n\

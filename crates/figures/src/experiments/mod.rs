@@ -16,6 +16,7 @@ pub mod gridftp;
 pub mod gridftp_paths;
 pub mod jobs;
 pub mod kills;
+pub mod load;
 pub mod lsr;
 pub mod mesh;
 pub mod multipath;
@@ -52,6 +53,7 @@ pub fn all() -> Vec<Box<dyn Listed>> {
         Box::new(mesh::MESH),
         Box::new(mesh::paired::Paired),
         Box::new(scale::Scale),
+        Box::new(load::Load),
         Box::new(lsr::Lsr {
             seconds: lsr::SECONDS,
         }),

@@ -155,6 +155,8 @@ proptest! {
                 "nothing is kept of who left"
             );
             prop_assert!(room.len() <= max);
+            prop_assert!(room.networks.len() <= PREFIX_WEIGHTS_V6.len() * room.len());
+            prop_assert_eq!(room.fullest.len(), room.networks.len());
         }
     }
 }
