@@ -32,7 +32,6 @@ const LOG_PER_SECOND: u32 = 5;
 /// Delay after which omitted log lines are reported, unless another line has reported them.
 const MAX_LOG_SILENCE: Duration = Duration::from_secs(1);
 
-
 /// Granularity of memory accounting, in bytes.
 const BOOKKEEPING_STEP: u64 = 64 * 1024;
 

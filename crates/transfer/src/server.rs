@@ -302,7 +302,9 @@ impl Server {
             };
         }
         let _stream_held = stream_held;
-        let joined = self.join(hello, &own, principal, delegation, credential).await;
+        let joined = self
+            .join(hello, &own, principal, delegation, credential)
+            .await;
         let (copy, half) = match &joined {
             Ok(copy) => match copy.half.get() {
                 Some(half) => (copy, half),

@@ -286,8 +286,7 @@ fn device_login_gets_a_token_and_keeps_it_secret() {
         .find(|file| file.extension().is_some())
         .unwrap();
     assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o600);
-    let stored =
-        || -> Value { serde_json::from_slice(&fs::read(file).unwrap()).unwrap() };
+    let stored = || -> Value { serde_json::from_slice(&fs::read(file).unwrap()).unwrap() };
     let token = stored()["source"]["issuer"]["access_token"].clone();
     let secret = token.as_str().unwrap();
     assert!(!said.contains(secret));

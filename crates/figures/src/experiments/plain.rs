@@ -150,7 +150,9 @@ fn peer<'a>(tools: &'a Tools, server: PlainServer, program: &str) -> Result<Box<
 
 fn data(name: &str) -> Result<Data> {
     let found = DATA.into_iter().find(|(other, _)| *other == name);
-    Ok(found.with_context(|| format!("there are no data {name}"))?.1)
+    Ok(found
+        .with_context(|| format!("there are no data {name}"))?
+        .1)
 }
 
 impl Experiment for Plain {
@@ -272,7 +274,12 @@ impl Experiment for Plain {
             spread.min, spread.max
         );
         let title = "`longhaul cp` with servers that have no `longhaul`";
-        vec![Figure::new("first", title, text, crate::single::Basis::Counted)]
+        vec![Figure::new(
+            "first",
+            title,
+            text,
+            crate::single::Basis::Counted,
+        )]
     }
 
     fn comparisons(&self, runs: &Runs<'_, Cell, Observation>) -> Vec<Comparison> {
@@ -311,7 +318,10 @@ mod tests {
         let records = [run(OWN, 2.0), run("scp", 8.0), run("rclone-sftp", 5.0)];
         let runs = Runs::select_valid(&records);
         let text = Plain.page(&runs).unwrap().text;
-        assert!(text.contains("| scp | 8.0 (single) | 100.0 (single) | 4.00 (single) |"), "{text}");
+        assert!(
+            text.contains("| scp | 8.0 (single) | 100.0 (single) | 4.00 (single) |"),
+            "{text}"
+        );
         let best = &Plain.comparisons(&runs)[0];
         assert!(best.is_first && best.ratio == 2.5, "{best:?}");
     }

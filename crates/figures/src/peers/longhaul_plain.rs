@@ -58,7 +58,10 @@ impl LonghaulPlain<'_> {
             }
             PlainServer::S3 => {
                 command
-                    .env("AWS_ENDPOINT_URL", format!("http://{}", serving.endpoint.address))
+                    .env(
+                        "AWS_ENDPOINT_URL",
+                        format!("http://{}", serving.endpoint.address),
+                    )
                     .env("AWS_ACCESS_KEY_ID", "peer")
                     .env("AWS_SECRET_ACCESS_KEY", "peerpeer");
                 "s3://served".to_owned()
