@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use longhaul_hop::{AdmittedConnection, ConnectionGate, GateLimits, Payer, QuotaExceeded};
+use longhaul_identity::Identities;
 use longhaul_proto::{
     MAX_SIGNATURE_AGE, Open, OpenRefusal, PublicKey, ReplayError, Route, ServiceName, SessionId,
 };
@@ -169,7 +170,7 @@ impl World {
                 reserves_for_keys: true,
                 ..GateLimits::default()
             }),
-            admission: OpenAdmission::new(key(255)),
+            admission: OpenAdmission::new(key(255), Identities::unnamed()),
             now: 0,
             events: BinaryHeap::new(),
             connections: BTreeMap::new(),
