@@ -26,10 +26,6 @@ pub const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
                 "longhaul cp -r --update --dry-run runs/ ana@store.example:runs/",
                 "list what would be copied or replaced, and change nothing",
             ),
-            (
-                "longhaul cp -r --by 'Fri 18:00' data/ lh://store.example/data/",
-                "reserve bandwidth if best effort would be too late",
-            ),
         ],
     ),
     (
@@ -509,11 +505,11 @@ pub const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
         "login",
         &[
             (
-                "longhaul login https://iam.example.org/ --scope storage.read:/ --for dtn.example.org",
-                "get a token to read at one server",
+                "longhaul login https://iam.example/ --for dtn.example",
+                "get a token for one server",
             ),
             (
-                "longhaul login --from /run/user/1000/token --for dtn.example.org",
+                "longhaul login --from /run/user/1000/token --for dtn.example",
                 "send the token that another program keeps in a file",
             ),
             ("longhaul login --list", "which logins there are"),
