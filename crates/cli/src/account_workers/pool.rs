@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream as StdUnixStream;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use drs::FlowWatch;
@@ -87,6 +87,8 @@ struct PoolState {
     book: QuotaBook,
     relays: DuplexOptions,
     refuses_copies: AtomicBool,
+    /// Number of streams of copies. A worker reports a copy a moment after its first stream.
+    copy_streams: AtomicUsize,
     /// The worker of each account that gets new streams. Held while a stream is passed.
     slots: Mutex<HashMap<String, Arc<Slot>>>,
     /// All workers that have not ended.
@@ -95,6 +97,23 @@ struct PoolState {
     changed: Notify,
     /// Notified when keys may have lost their accounts.
     reloads: watch::Sender<()>,
+}
+
+/// A stream of a copy, counted until it is dropped.
+struct CopyStream(Arc<PoolState>);
+
+impl CopyStream {
+    fn count(pool: &Arc<PoolState>) -> Self {
+        pool.copy_streams.fetch_add(1, Ordering::Relaxed);
+        Self(pool.clone())
+    }
+}
+
+impl Drop for CopyStream {
+    fn drop(&mut self) {
+        self.0.copy_streams.fetch_sub(1, Ordering::Relaxed);
+        self.0.changed.notify_waiters();
+    }
 }
 
 type Slot = tokio::sync::Mutex<Option<Arc<Worker>>>;
@@ -130,6 +149,7 @@ impl WorkerPool {
                 ..DuplexOptions::default()
             },
             refuses_copies: AtomicBool::new(false),
+            copy_streams: AtomicUsize::new(0),
             slots: Mutex::default(),
             live: Mutex::default(),
             changed: Notify::new(),
@@ -144,6 +164,7 @@ impl WorkerPool {
     /// Serves a session by the worker of `account`, to its end.
     pub async fn serve(&self, account: Arc<LocalAccount>, kind: StreamKind, session: Session) {
         let (server, key) = (&self.0.options.server, session.info().peer);
+        let counted = (kind == StreamKind::Copy).then(|| CopyStream::count(&self.0));
         let permit = match server.permit_stream(key) {
             Ok(permit) => permit,
             Err(error) => return server.turn_away(session, kind, error.to_string()).await,
@@ -171,7 +192,7 @@ impl WorkerPool {
                 server.turn_away(session, kind, reason).await;
             }
         }
-        drop(permit);
+        drop((permit, counted));
     }
 
     /// Waits until `key` does not have this account any more, and for the worker to end its
@@ -522,12 +543,13 @@ impl WorkerPool {
         sum
     }
 
-    /// Waits until no worker has a copy.
+    /// Waits until no worker has a copy, or a stream of one.
     pub async fn idle(&self) {
         loop {
             // Registered first, so that no report is missed.
             let changed = self.0.changed.notified();
-            if self.running().copies == 0 {
+            let streams = self.0.copy_streams.load(Ordering::Relaxed);
+            if streams == 0 && self.running().copies == 0 {
                 return;
             }
             changed.await;

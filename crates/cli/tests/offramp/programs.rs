@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::ops::RangeInclusive;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -189,7 +190,10 @@ fn iperf3_measures_both_directions_through_an_offramp() {
 /// however the path is divided.
 #[test]
 fn a_server_is_reached_after_two_round_trips() {
-    const HOP_DELAY_MS: f64 = 40.0;
+    const HOP_DELAY_MS: f64 = 125.0;
+    /// Minimum and maximum attempts. A busy machine can only make one slower, so more are made
+    /// meanwhile.
+    const ATTEMPTS: RangeInclusive<usize> = 2..=30;
     on_the_path(
         "programs::a_server_is_reached_after_two_round_trips",
         HOP_DELAY_MS,
@@ -206,25 +210,30 @@ fn a_server_is_reached_after_two_round_trips() {
         },
         async |me| {
             file(&me.directory.join("ready")).await;
+            let hop = 2.0 * HOP_DELAY_MS / 1e3;
+            // Three hops, two round trips on each. The tolerance is half a hop's round trip, as an
+            // additional one would show whole.
+            let expected = 2.0 * 3.0 * hop;
+            let is_expected = |took: Duration| {
+                (expected * 0.99..expected + hop / 2.0).contains(&took.as_secs_f64())
+            };
             let mut fastest = Duration::MAX;
             let mut refused = Duration::MAX;
-            for _ in 0..5 {
+            for made in 1..=*ATTEMPTS.end() {
                 let began = Instant::now();
                 me.connect("127.0.0.1:5080").await.unwrap();
                 fastest = fastest.min(began.elapsed());
                 let began = Instant::now();
                 me.connect("127.0.0.1:5081").await.unwrap_err();
                 refused = refused.min(began.elapsed());
+                if made >= *ATTEMPTS.start() && is_expected(fastest) && is_expected(refused) {
+                    break;
+                }
             }
-            let hop = 2.0 * HOP_DELAY_MS / 1e3;
-            // Three hops, two round trips on each. The tolerance is half a hop's round trip, as an
-            // additional one would show whole.
-            let expected = 2.0 * 3.0 * hop;
             for (what, took) in [("reached", fastest), ("refused", refused)] {
-                let took = took.as_secs_f64();
                 assert!(
-                    (expected * 0.99..expected + hop / 2.0).contains(&took),
-                    "{what} after {took:.3} s, where two round trips take {expected:.3} s"
+                    is_expected(took),
+                    "{what} after {took:?}, where two round trips take {expected:.3} s"
                 );
             }
         },

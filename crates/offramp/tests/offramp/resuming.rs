@@ -201,7 +201,7 @@ async fn without_a_route_the_session_ends_in_time() {
     let error = with_timeout(session.read_u8()).await.unwrap_err();
     let took = began.elapsed();
     assert!(
-        took >= within && took < within + Duration::from_secs(3),
+        took >= within && took < within + Duration::from_secs(60),
         "{took:?}"
     );
     assert_eq!(error.kind(), ErrorKind::TimedOut);
