@@ -494,20 +494,8 @@ fn slow_depot(stage: &Stage, log: Option<&Path>) -> Service {
 /// Starts a copy of `here/large` through the depot.
 fn start_copy(stage: &Stage, who: &str, server: &Service, depot: &Service) -> Running {
     let there = format!("lh://{}/{who}-large", server.address);
-    let mut command = stage.longhaul(who);
-    command
-        .args([
-            "cp",
-            "--json",
-            "--patience",
-            "6 s",
-            "--host-key",
-            &server.key,
-        ])
-        .args(["--route", &depot.address, "here/large", &there])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
-    Running::new(command)
+    let arguments = ["--route", &depot.address, "here/large", &there];
+    stage.start_cp_as(who, server, &arguments)
 }
 
 #[test]

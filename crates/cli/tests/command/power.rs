@@ -228,14 +228,7 @@ impl Bed {
         if settings.exists() {
             return settings;
         }
-        for key in ["host-key", "user-key"] {
-            let mut command = Command::new("ssh-keygen");
-            let made = command
-                .args(["-q", "-t", "ed25519", "-N", "", "-f"])
-                .arg(stage.path(key))
-                .status();
-            assert!(made.unwrap().success());
-        }
+        make_ssh_keys(stage);
         fs::create_dir_all("/run/sshd").unwrap();
         let longhaul = Path::new(env!("CARGO_BIN_EXE_longhaul")).parent().unwrap();
         let lines = [

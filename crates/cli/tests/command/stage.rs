@@ -255,7 +255,12 @@ impl Stage {
     /// Starts `longhaul cp --json` as `me`. It does not wait longer for a missing server than a
     /// test should.
     pub fn start_cp(&self, server: &Service, arguments: &[&str]) -> Running {
-        let mut command = self.longhaul("me");
+        self.start_cp_as("me", server, arguments)
+    }
+
+    /// Starts one as `who`.
+    pub fn start_cp_as(&self, who: &str, server: &Service, arguments: &[&str]) -> Running {
+        let mut command = self.longhaul(who);
         command
             .args([
                 "cp",
@@ -269,6 +274,18 @@ impl Stage {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
         Running::new(command)
+    }
+}
+
+/// Makes the keys of an sshd and of its user, `host-key` and `user-key`.
+pub fn make_ssh_keys(stage: &Stage) {
+    for key in ["host-key", "user-key"] {
+        let mut command = Command::new("ssh-keygen");
+        let made = command
+            .args(["-q", "-t", "ed25519", "-N", "", "-f"])
+            .arg(stage.path(key))
+            .status();
+        assert!(made.unwrap().success());
     }
 }
 

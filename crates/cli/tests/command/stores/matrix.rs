@@ -2,14 +2,13 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 
 use super::clouds::Cloud;
 use super::nginx::{Certificate, Served};
 use super::peers::Peer;
 use super::{Copied, assert_same, assert_same_trees, isolated};
 use crate::common::{noise, program};
-use crate::stage::{Service, Stage, no_temps};
+use crate::stage::{Service, Stage, make_ssh_keys, no_temps};
 
 const LOGIN: (&str, &str) = ("ana", "s3cret");
 
@@ -175,14 +174,7 @@ fn sshd(stage: &Stage) -> Option<String> {
         eprintln!("sftp is not tested: sshd is missing, or does not run without root here");
         return None;
     };
-    for key in ["host-key", "user-key"] {
-        let mut command = Command::new("ssh-keygen");
-        let made = command
-            .args(["-q", "-t", "ed25519", "-N", "", "-f"])
-            .arg(stage.path(key))
-            .status();
-        assert!(made.unwrap().success());
-    }
+    make_ssh_keys(stage);
     fs::create_dir_all("/run/sshd").unwrap();
     fs::create_dir(stage.path("sftp")).unwrap();
     let settings = format!(
