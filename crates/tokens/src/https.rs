@@ -82,14 +82,8 @@ impl IssuerClient {
 
     /// Fetches a document that the issuer names.
     pub(crate) async fn fetch(&self, url: &Url) -> Result<Vec<u8>, FetchError> {
-        let response = self.execute(Request::new(Method::GET, url.clone())).await?;
-        let status = response.status();
-        if !status.is_success() {
-            return Err(FetchError::Status {
-                url: shown(url),
-                status: status.as_u16(),
-            });
-        }
+        let request = Request::new(Method::GET, url.clone());
+        let response = self.execute_successfully(request).await?;
         self.body(url, response).await
     }
 
@@ -99,14 +93,7 @@ impl IssuerClient {
         let kind = HeaderValue::from_static("application/x-www-form-urlencoded");
         request.headers_mut().insert(CONTENT_TYPE, kind);
         *request.body_mut() = Some(form.into());
-        let status = self.execute(request).await?.status();
-        match status.is_success() {
-            true => Ok(()),
-            false => Err(FetchError::Status {
-                url: shown(url),
-                status: status.as_u16(),
-            }),
-        }
+        self.execute_successfully(request).await.map(drop)
     }
 
     async fn fetch_json<T: DeserializeOwned>(&self, url: &Url) -> Result<T, FetchError> {
@@ -134,6 +121,19 @@ impl IssuerClient {
         }
         let sent = self.http.execute(request).await;
         sent.map_err(|error| unreachable(&shown(&url), &error))
+    }
+
+    /// Executes a request. An answer with another status than success is an error.
+    async fn execute_successfully(&self, request: Request) -> Result<Response, FetchError> {
+        let url = request.url().clone();
+        let response = self.execute(request).await?;
+        match response.status() {
+            status if status.is_success() => Ok(response),
+            status => Err(FetchError::Status {
+                url: shown(&url),
+                status: status.as_u16(),
+            }),
+        }
     }
 
     async fn body(&self, url: &Url, mut response: Response) -> Result<Vec<u8>, FetchError> {
