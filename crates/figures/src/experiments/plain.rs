@@ -7,7 +7,8 @@ use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
 use super::copy::data::{Data, Sources};
-use crate::comparison::Comparison;
+use crate::columns::Columns;
+use crate::comparison::{self, Comparison};
 use crate::experiment::{Cost, Experiment, Here};
 use crate::network::Network;
 use crate::page::{Figure, Page};
@@ -15,7 +16,8 @@ use crate::peers::longhaul_plain::{LonghaulPlain, PlainServer};
 use crate::peers::one_copy::{Job, PeerDirection, copy_within};
 use crate::peers::{self, Peer, Program};
 use crate::runs::Runs;
-use crate::stats::{Gain, Spread};
+use crate::single::Basis;
+use crate::stats::Gain;
 use crate::template::page;
 use crate::tools::Tools;
 
@@ -244,7 +246,7 @@ impl Experiment for Plain {
         let spread = |(case, name): &(Case, &'static str), value: fn(&Observation) -> f64| {
             runs.spread(&case.cell(name), value)
         };
-        let table = crate::columns::Columns::of(measured)
+        let table = Columns::of(measured)
             .text("copy", |(case, _)| case.title())
             .text("program", |(_, name)| title(name))
             .spread("seconds", 1, |row| spread(row, |seen| seen.seconds))
@@ -264,22 +266,13 @@ impl Experiment for Plain {
 
     fn figures(&self, runs: &Runs<'_, Cell, Observation>) -> Vec<Figure> {
         let compared = self.comparisons(runs);
-        let ratios: Vec<f64> = compared.iter().map(|one| one.ratio).collect();
-        let Some(spread) = Spread::from_samples(&ratios) else {
+        let counted = comparison::first(&compared).zip(comparison::extremes(&compared));
+        let Some((first, extremes)) = counted else {
             return vec![];
         };
-        let first = crate::comparison::first(&compared).unwrap_or_default();
-        let text = format!(
-            "first in {first}; by the best of the others {:.2} to {:.2}",
-            spread.min, spread.max
-        );
+        let text = format!("first in {first}; by the best of the others {extremes}");
         let title = "`longhaul cp` with servers that have no `longhaul`";
-        vec![Figure::new(
-            "first",
-            title,
-            text,
-            crate::single::Basis::Counted,
-        )]
+        vec![Figure::new("first", title, text, Basis::Counted)]
     }
 
     fn comparisons(&self, runs: &Runs<'_, Cell, Observation>) -> Vec<Comparison> {
