@@ -18,7 +18,7 @@ pub(crate) struct Authority {
     pub(crate) groups: Vec<String>,
 }
 
-/// What a voucher proves about a key.
+/// Facts about a key that a voucher proves.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct VouchedIdentity {
     /// First name of the certificate, which is its subject if that is text.

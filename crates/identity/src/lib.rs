@@ -1,4 +1,4 @@
-//! Whose a key is: names and groups from a file, and X.509 certificates that vouch for keys.
+//! Owners of keys: names and groups from a file, and X.509 certificates that vouch for keys.
 //!
 //! Every session belongs to an Ed25519 key. A [`Principal`] is such a key with the names and groups
 //! that this machine believes. Policies, grants and roles list principals with one syntax, a

@@ -44,7 +44,7 @@ pub(super) enum WorkerAnswer {
 /// Reason why a server gets no worker.
 #[derive(Debug, thiserror::Error)]
 pub enum WorkerRequestError {
-    /// Nothing answers at the socket of the helper. Start `longhaul-accounts.service`, and let the
+    /// The helper does not answer at its socket. Start `longhaul-accounts.service`, and let the
     /// user of the server connect to its socket.
     #[error(
         "longhaul serve-accounts does not answer at {socket}: {source}; start \

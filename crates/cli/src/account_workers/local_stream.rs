@@ -34,7 +34,7 @@ enum StreamSide {
     Worker(OwnedFd),
 }
 
-/// What a worker needs to open its end of a stream.
+/// Descriptors from which a worker opens its end of a stream.
 #[derive(Debug)]
 pub(super) struct WorkerEnd {
     pub socket: OwnedFd,

@@ -25,7 +25,7 @@ pub(super) enum FrontMessage {
         /// If true, the operator confirms the directory that is at the root's path now.
         reopens_root: bool,
     },
-    /// No copy begins any more.
+    /// The worker must refuse new copies.
     RefuseCopies,
     /// The server stops.
     Stop,
@@ -45,7 +45,8 @@ pub(super) enum WorkerMessage {
         received: u64,
         sent: u64,
     },
-    /// What the account uses now. It is final if nothing runs that changes it.
+    /// Bytes and files that the account uses now. The count is final if nothing runs that changes
+    /// it.
     Usage { used: QuotaUse, is_final: bool },
     /// A copy has ended.
     Ended(Box<CopyRecord>),
@@ -53,7 +54,7 @@ pub(super) enum WorkerMessage {
     Idle { streams: u64 },
 }
 
-/// What a worker needs to begin.
+/// Settings with which a worker begins.
 #[derive(Serialize, Deserialize)]
 pub(super) struct StartMessage {
     /// Release of the front. The worker must be of the same.
@@ -66,7 +67,7 @@ pub(super) struct StartMessage {
     pub root: PathBytes,
     pub umask: u32,
     pub quota: QuotaLimits,
-    /// What the account uses; `None` if that has to be counted.
+    /// Bytes and files that the account uses; `None` if that has to be counted.
     pub used: Option<QuotaUse>,
     pub grants: Vec<GrantMessage>,
     pub limits: LimitsMessage,

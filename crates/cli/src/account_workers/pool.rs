@@ -68,7 +68,7 @@ enum WorkerError {
 #[derive(Clone)]
 pub struct WorkerPool(Arc<PoolState>);
 
-/// What a pool needs to start workers.
+/// Settings of a pool and of its workers.
 pub struct PoolOptions {
     /// Socket of the helper.
     pub helper: PathBuf,

@@ -1,4 +1,4 @@
-//! What the accounts use of their quotas, in a file that outlives the server.
+//! Use of the quotas by the accounts, in a file that outlives the server.
 //!
 //! An entry is *final* while no worker can change it. Whatever ends a worker or the server early
 //! leaves one that is not, and the next worker counts again. The file may be removed at any time.

@@ -1,4 +1,4 @@
-//! What goes wrong at a store or web server during a copy.
+//! Faults of a store or web server during a copy.
 
 use std::fs;
 use std::process::Stdio;

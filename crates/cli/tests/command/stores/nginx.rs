@@ -43,7 +43,7 @@ impl Certificate {
     }
 }
 
-/// What an nginx serves.
+/// Content that an nginx serves.
 pub struct Served<'a> {
     pub root: &'a Path,
     /// Directory for its settings and temporary files.

@@ -75,11 +75,11 @@ pub enum Cell {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Observation {
-    /// Of [`Cell::Sessions`].
+    /// Result of [`Cell::Sessions`].
     Sessions(SessionsResult),
-    /// Of [`Cell::Ping`].
+    /// Result of [`Cell::Ping`].
     Ping(PingResult),
-    /// Of [`Cell::Churn`].
+    /// Result of [`Cell::Churn`].
     Churn(ChurnResult),
 }
 

@@ -37,7 +37,7 @@ const READY_POLL_INTERVAL: Duration = Duration::from_millis(5);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RelayKind {
-    /// No relay: a connection to the server.
+    /// A connection to the server, without a relay.
     None,
     /// `longhaul depot`.
     Depot,
@@ -59,7 +59,7 @@ impl RelayKind {
     }
 }
 
-/// What relays are started with.
+/// Settings with which relays are started.
 pub struct RelaySettings<'a> {
     /// The program `longhaul`.
     pub longhaul: &'a Path,
