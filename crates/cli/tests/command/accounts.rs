@@ -1,33 +1,25 @@
 //! Accounts of a server and a depot, and `longhaul accounts`.
 
 use std::path::Path;
-use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::stage::{Stage, errors};
+use crate::stage::{Stage, errors, until};
 
-/// Time limit for records that are written when the last connection of a copy has closed.
-const LIMIT: Duration = Duration::from_secs(30);
-
-/// Returns the records in a file.
+/// Returns the records in a file. One that is being written is not complete yet.
 fn records(file: &Path) -> Vec<Value> {
     let text = std::fs::read_to_string(file).unwrap_or_default();
-    text.lines()
+    text.split_inclusive('\n')
+        .filter(|line| line.ends_with('\n'))
         .map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}")))
         .collect()
 }
 
-/// Waits until a file has this many records.
+/// Waits until a file has this many records, which are written when the last connection of a copy
+/// has closed.
 fn wait_for_records(file: &Path, number: usize) -> Vec<Value> {
-    let begin = Instant::now();
-    loop {
-        let found = records(file);
-        if found.len() >= number || begin.elapsed() > LIMIT {
-            return found;
-        }
-        std::thread::yield_now();
-    }
+    until("the records", || records(file).len() >= number);
+    records(file)
 }
 
 /// Runs `longhaul accounts`.
@@ -45,16 +37,10 @@ fn sessions_of_a_successful_copy_are_completed() {
     const STREAMS: usize = 16;
     let stage = Stage::new();
     let server = stage.serve(&["--accounts", "copies.jsonl"]);
-    let depot = stage.depot_with(
-        "depot",
-        &[
-            "--accounts",
-            "sessions.jsonl",
-            "--metrics",
-            "127.0.0.1:0",
-            "--no-quic",
-        ],
-    );
+    // So slow that every stream is established before the copy ends.
+    let mut command = stage.depot_command("depot", Some("200 Mbit/s"));
+    command.args(["--accounts", "sessions.jsonl", "--no-quic"]);
+    let depot = stage.service(command, "addresses");
     let data = stage.noise("here/data", 64 << 20);
     for (number, (from, to)) in [("here/data", "up"), ("up", "here/down")]
         .iter()
@@ -74,6 +60,8 @@ fn sessions_of_a_successful_copy_are_completed() {
         assert_eq!(copy["result"], "completed", "{copy}");
         assert_eq!(copy["bytes"], data.len(), "{copy}");
     }
+    // A session ends a moment after its copy.
+    wait_for_records(&stage.path("sessions.jsonl"), 2 * STREAMS);
     assert_eq!(depot.terminate(), Some(0));
     let sessions = records(&stage.path("sessions.jsonl"));
     assert!(sessions.len() >= 2 * STREAMS, "{} sessions", sessions.len());
@@ -91,12 +79,19 @@ fn records_say_who_copied_what_and_how_it_ended() {
     stage.noise("here/tree/a", 300_000);
     stage.noise("here/tree/b", 5);
     let target = format!("lh://{}/in", server.address);
-    let cp = |arguments: &[&str]| stage.cp(&server, arguments).status.code();
+    // Each record is there before the next copy begins, so that their order is certain.
+    let mut number = 0;
+    let mut cp = |arguments: &[&str]| {
+        number += 1;
+        let code = stage.cp(&server, arguments).status.code();
+        wait_for_records(&stage.path("acc.jsonl"), number);
+        code
+    };
     assert_eq!(cp(&["-r", "here/tree", &target]), Some(0));
     assert_eq!(cp(&["-r", &target, "here/back"]), Some(0));
     // What exists is not replaced.
     assert_eq!(cp(&["here/tree/b", &format!("{target}/a")]), Some(1));
-    let found = wait_for_records(&stage.path("acc.jsonl"), 3);
+    let found = records(&stage.path("acc.jsonl"));
     let [pushed, pulled, failed] = &found[..] else {
         panic!("{found:?}");
     };
@@ -152,7 +147,7 @@ fn records_say_who_copied_what_and_how_it_ended() {
 fn copies_that_a_server_ends_are_recorded() {
     let stage = Stage::new();
     let server = stage.serve(&["--accounts", "acc.jsonl"]);
-    let depot = stage.depot("slow", Some("20 Mbit/s"));
+    let depot = stage.depot("slow", Some("8 Mbit/s"));
     stage.noise("here/data", 64 << 20);
     let target = format!("lh://{}/data", server.address);
     let mut copy = stage.start_cp(&server, &["--route", &depot.address, "here/data", &target]);

@@ -6,7 +6,7 @@ pub mod bed;
 pub mod login;
 pub mod mirror;
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
@@ -107,6 +107,25 @@ pub fn program(name: &str) -> Option<PathBuf> {
     folders
         .map(|folder| folder.join(name))
         .find(|file| file.is_file())
+}
+
+/// Writes an executable file, and replaces one of this name.
+///
+/// Another process writes it. If this process did, a child that another test starts at this moment
+/// would inherit the open file until it executes its program. Until then, the system refuses to
+/// execute the file (ETXTBSY).
+pub fn write_program(file: &Path, text: &str) {
+    const REPLACE: &str = "cat > \"$1.new\" && chmod 755 \"$1.new\" && mv -f \"$1.new\" \"$1\"";
+    let mut writer = Command::new("sh")
+        .args(["-c", REPLACE, "sh"])
+        .arg(file)
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut input = writer.stdin.take().unwrap();
+    input.write_all(text.as_bytes()).unwrap();
+    drop(input);
+    assert!(writer.wait().unwrap().success());
 }
 
 /// Returns bytes that compress badly and differ from position to position.
