@@ -385,7 +385,7 @@ fn places_are_named_and_a_test_reports_errors() {
     let stage = Stage::new();
     stage.noise("root/file", 1000);
     let _agent = Agent::start(&stage);
-    let server = stage.serve(&[]);
+    let server = stage.serve_at_own_address();
     let root = format!("lh://{}/", server.address);
     assert_eq!(ask(&stage, &["places", "add", "store", &root]).1, Some(0));
     assert_eq!(
