@@ -26,7 +26,16 @@ fn trees_are_copied_direct_and_through_depots() {
         let there = format!("lh://{}/t{n}", server.address);
         let output = stage.cp(
             &server,
-            &["-r", "--json", "--route", route, "here/t", &there],
+            &[
+                "-r",
+                "--json",
+                "--streams",
+                "1",
+                "--route",
+                route,
+                "here/t",
+                &there,
+            ],
         );
         assert_eq!(output.status.code(), Some(0), "{}", errors(&output));
         assert_eq!(

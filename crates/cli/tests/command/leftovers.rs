@@ -14,7 +14,7 @@ fn leave(stage: &Stage, age: Duration) {
     let depot = stage.depot("d", Some("8 Mbit/s"));
     let there = format!("lh://{}/runs/f", server.address);
     let mut copy = stage.start_cp(&server, &["--route", &depot.address, "here/f", &there]);
-    copy.until_mid_copy();
+    copy.until(|event| event["event"] == "progress" && event["bytes"].as_u64() > Some(2 << 20));
     signal(&copy.child, "INT");
     let (_, code, reported) = copy.report();
     assert_eq!(code, Some(130), "{reported}");
