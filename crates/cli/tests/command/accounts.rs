@@ -31,16 +31,22 @@ fn accounts(stage: &Stage, arguments: &[&str]) -> String {
 }
 
 /// The client leaves as soon as it knows that everything is in place, without waiting for what the
-/// server still has to say on other streams. That is no failure of any session.
+/// server still has to say on other streams. That is no failure of a session that it has ended.
 #[test]
 fn sessions_of_a_successful_copy_are_completed() {
     const STREAMS: usize = 16;
     let stage = Stage::new();
     let server = stage.serve(&["--accounts", "copies.jsonl"]);
-    // So slow that every stream is established before the copy ends.
-    let mut command = stage.depot_command("depot", Some("200 Mbit/s"));
-    command.args(["--accounts", "sessions.jsonl", "--no-quic"]);
-    let depot = stage.service(command, "addresses");
+    let depot = stage.depot_with(
+        "depot",
+        &[
+            "--accounts",
+            "sessions.jsonl",
+            "--metrics",
+            "127.0.0.1:0",
+            "--no-quic",
+        ],
+    );
     let data = stage.noise("here/data", 64 << 20);
     for (number, (from, to)) in [("here/data", "up"), ("up", "here/down")]
         .iter()
@@ -65,8 +71,20 @@ fn sessions_of_a_successful_copy_are_completed() {
     assert_eq!(depot.terminate(), Some(0));
     let sessions = records(&stage.path("sessions.jsonl"));
     assert!(sessions.len() >= 2 * STREAMS, "{} sessions", sessions.len());
-    for session in &sessions {
-        assert_eq!(session["result"], "completed", "{session}");
+    let (completed, left): (Vec<_>, Vec<_>) =
+        sessions.iter().partition(|session| session["result"] == "completed");
+    // The stream that brought the last message of each copy.
+    assert!(completed.len() >= 2, "{left:?}");
+    // On a busy machine, a stream may still be sending a block that has arrived over another one.
+    // The client resets it if it cannot end it within 30 ms. One that it has ended would show as a
+    // broken pipe.
+    for session in left {
+        let reason = session["reason"].as_str().unwrap_or_default();
+        let is_given_up = session["result"] == "initiator-died" || session["result"] == "abandoned";
+        assert!(
+            is_given_up && reason.to_lowercase().contains("connection reset"),
+            "{session}"
+        );
     }
 }
 

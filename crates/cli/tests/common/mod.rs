@@ -6,10 +6,13 @@ pub mod bed;
 pub mod login;
 pub mod mirror;
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use wanbed::Lab;
 
 pub mod trees;
@@ -109,23 +112,40 @@ pub fn program(name: &str) -> Option<PathBuf> {
         .find(|file| file.is_file())
 }
 
-/// Writes an executable file, and replaces one of this name.
+/// Makes a script that is a program, or replaces it.
 ///
-/// Another process writes it. If this process did, a child that another test starts at this moment
-/// would inherit the open file until it executes its program. Until then, the system refuses to
-/// execute the file (ETXTBSY).
-pub fn write_program(file: &Path, text: &str) {
-    const REPLACE: &str = "cat > \"$1.new\" && chmod 755 \"$1.new\" && mv -f \"$1.new\" \"$1\"";
-    let mut writer = Command::new("sh")
-        .args(["-c", REPLACE, "sh"])
-        .arg(file)
-        .stdin(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut input = writer.stdin.take().unwrap();
-    input.write_all(text.as_bytes()).unwrap();
-    drop(input);
-    assert!(writer.wait().unwrap().success());
+/// Another program writes it. A process that another test starts at this moment would hold this
+/// test's open file, and a file that is open for writing cannot be executed.
+pub fn write_program(file: &Path, script: &str) {
+    let (text, new) = (file.with_extension("text"), file.with_extension("new"));
+    std::fs::write(&text, script).unwrap();
+    let mut install = Command::new("install");
+    let installed = install.args(["-m", "755"]).args([&text, &new]).status();
+    assert!(installed.unwrap().success());
+    std::fs::rename(new, file).unwrap();
+    std::fs::remove_file(text).unwrap();
+}
+
+/// A TCP port of loopback that refuses connections. It is taken, so that no other process listens
+/// there meanwhile.
+pub struct ClosedPort {
+    _bound: OwnedFd,
+    pub address: SocketAddr,
+}
+
+impl ClosedPort {
+    pub fn new() -> Self {
+        let flags = SocketFlags::CLOEXEC;
+        let bound = rustix::net::socket_with(AddressFamily::INET, SocketType::STREAM, flags, None);
+        let bound = bound.unwrap();
+        let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        rustix::net::bind(&bound, &any).unwrap();
+        let address = rustix::net::getsockname(&bound).unwrap();
+        Self {
+            address: address.try_into().unwrap(),
+            _bound: bound,
+        }
+    }
 }
 
 /// Returns bytes that compress badly and differ from position to position.
