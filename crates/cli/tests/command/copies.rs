@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use crate::common::ClosedPort;
 use crate::stage::*;
 
 fn report(output: &std::process::Output) -> Value {
@@ -159,8 +160,9 @@ fn each_kind_of_failure_has_its_exit_code_and_one_line() {
         0,
         &[],
     );
-    // No route: nothing listens on port 1. Another test could get a free port.
-    let gone = "127.0.0.1:1";
+    // No route: nothing listens there.
+    let closed = ClosedPort::new();
+    let gone = &closed.address.to_string();
     code(
         stage.cp(&server, &["--route", gone, "here/f", &there]),
         3,

@@ -5,6 +5,7 @@ use std::fs::{read, read_to_string};
 
 use serde_json::Value;
 
+use crate::common::ClosedPort;
 use crate::stage::{Service, Stage};
 
 /// Depots between `me` and a server. The first adds the second before the third.
@@ -113,8 +114,8 @@ fn a_trace_ends_at_the_hop_that_fails() {
     assert_eq!(code, Some(4));
     assert_eq!(object["hops"].as_array().map(Vec::len), Some(1));
     assert_eq!(object["hops"][0]["verdict"], "unauthorised");
-    // Nothing listens on port 1. Another test could get a free port.
-    let nowhere = "127.0.0.1:1";
+    let closed = ClosedPort::new();
+    let nowhere = &closed.address.to_string();
     let (code, object) = chain.trace("me", &format!("{first},{nowhere}"));
     assert_eq!(code, Some(3));
     assert_eq!(object["hops"][0]["verdict"], "dial refused");
