@@ -239,9 +239,9 @@ fn load(fleet: &Fleet, asker: u64, acknowledged: &Acknowledged, is_over: &Atomic
                 }
                 // Insufficient bandwidth is an answer, too.
                 Some((409, _)) => break,
-                // It does not lead, cannot work now, or is gone. With the same key the request
-                // counts once at every controller.
-                Some((503, _)) | None => {
+                // It does not lead, has too many requests, cannot work now, or is gone. With the
+                // same key the request counts once at every controller.
+                Some((429 | 503, _)) | None => {
                     at = (at + 1) % CONTROLLERS;
                     acknowledged.wait_for_next();
                 }
