@@ -121,8 +121,8 @@ fn some_is_there(reported: &Value) -> bool {
         .is_some_and(|bytes| bytes > 0)
 }
 
-/// Starts a server, and a depot `d` that limits the rate. Returns them with the arguments of a copy,
-/// and its data.
+/// Starts a server, and a depot `d` that limits the rate. Returns them with the arguments of a
+/// copy, and its data.
 fn slow_copy(stage: &Stage) -> (Service, Service, Vec<String>, Vec<u8>) {
     let data = stage.noise("here/large", LARGE_BYTES);
     let depot = stage.depot("d", SLOW);
