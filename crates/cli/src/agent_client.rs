@@ -20,8 +20,10 @@ use tokio::time::{Instant, sleep};
 
 use crate::home;
 
-/// Time within which an agent that was just started must answer.
-const START_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time within which an agent that was just started must answer, if the machine is busy.
+const START_TIMEOUT: Duration = Duration::from_secs(60);
+/// Time within which an agent must answer that another command started at the same time.
+const OTHER_START_TIMEOUT: Duration = Duration::from_secs(10);
 /// Interval between attempts to connect to an agent that is starting.
 const START_POLL_INTERVAL: Duration = Duration::from_millis(20);
 
@@ -169,17 +171,18 @@ async fn start(socket: &Path) -> Result<()> {
         .stderr(log)
         .spawn()
         .context("cannot start the agent")?;
-    let until = Instant::now() + START_TIMEOUT;
+    let began = Instant::now();
     while UnixStream::connect(socket).await.is_err() {
-        let why = match child.try_wait() {
-            // Another command may have started one at the same time.
-            Ok(None) | Ok(Some(_)) if Instant::now() < until => {
-                sleep(START_POLL_INTERVAL).await;
-                continue;
-            }
-            _ => format!("see {}", log_file.display()),
+        let limit = match child.try_wait() {
+            Ok(None) => START_TIMEOUT,
+            // It may have ended because another one runs.
+            Ok(Some(_)) | Err(_) => OTHER_START_TIMEOUT,
         };
-        return Err(AgentError::NotStarted(why).into());
+        if began.elapsed() >= limit {
+            let why = format!("see {}", log_file.display());
+            return Err(AgentError::NotStarted(why).into());
+        }
+        sleep(START_POLL_INTERVAL).await;
     }
     Ok(())
 }

@@ -1,33 +1,25 @@
 //! Accounts of a server and a depot, and `longhaul accounts`.
 
 use std::path::Path;
-use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::stage::{Stage, errors};
+use crate::stage::{Stage, errors, until};
 
-/// Time limit for records that are written when the last connection of a copy has closed.
-const LIMIT: Duration = Duration::from_secs(30);
-
-/// Returns the records in a file.
+/// Returns the records in a file. One that is being written is not complete yet.
 fn records(file: &Path) -> Vec<Value> {
     let text = std::fs::read_to_string(file).unwrap_or_default();
-    text.lines()
+    text.split_inclusive('\n')
+        .filter(|line| line.ends_with('\n'))
         .map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}")))
         .collect()
 }
 
-/// Waits until a file has this many records.
+/// Waits until a file has this many records, which are written when the last connection of a copy
+/// has closed.
 fn wait_for_records(file: &Path, number: usize) -> Vec<Value> {
-    let begin = Instant::now();
-    loop {
-        let found = records(file);
-        if found.len() >= number || begin.elapsed() > LIMIT {
-            return found;
-        }
-        std::thread::yield_now();
-    }
+    until("the records", || records(file).len() >= number);
+    records(file)
 }
 
 /// Runs `longhaul accounts`.
@@ -39,7 +31,7 @@ fn accounts(stage: &Stage, arguments: &[&str]) -> String {
 }
 
 /// The client leaves as soon as it knows that everything is in place, without waiting for what the
-/// server still has to say on other streams. That is no failure of any session.
+/// server still has to say on other streams. That is no failure of a session that it has ended.
 #[test]
 fn sessions_of_a_successful_copy_are_completed() {
     const STREAMS: usize = 16;
@@ -74,11 +66,25 @@ fn sessions_of_a_successful_copy_are_completed() {
         assert_eq!(copy["result"], "completed", "{copy}");
         assert_eq!(copy["bytes"], data.len(), "{copy}");
     }
+    // A session ends a moment after its copy.
+    wait_for_records(&stage.path("sessions.jsonl"), 2 * STREAMS);
     assert_eq!(depot.terminate(), Some(0));
     let sessions = records(&stage.path("sessions.jsonl"));
     assert!(sessions.len() >= 2 * STREAMS, "{} sessions", sessions.len());
-    for session in &sessions {
-        assert_eq!(session["result"], "completed", "{session}");
+    let (completed, left): (Vec<_>, Vec<_>) =
+        sessions.iter().partition(|session| session["result"] == "completed");
+    // The stream that brought the last message of each copy.
+    assert!(completed.len() >= 2, "{left:?}");
+    // On a busy machine, a stream may still be sending a block that has arrived over another one.
+    // The client resets it if it cannot end it within 30 ms. One that it has ended would show as a
+    // broken pipe.
+    for session in left {
+        let reason = session["reason"].as_str().unwrap_or_default();
+        let is_given_up = session["result"] == "initiator-died" || session["result"] == "abandoned";
+        assert!(
+            is_given_up && reason.to_lowercase().contains("connection reset"),
+            "{session}"
+        );
     }
 }
 
@@ -91,12 +97,19 @@ fn records_say_who_copied_what_and_how_it_ended() {
     stage.noise("here/tree/a", 300_000);
     stage.noise("here/tree/b", 5);
     let target = format!("lh://{}/in", server.address);
-    let cp = |arguments: &[&str]| stage.cp(&server, arguments).status.code();
+    // Each record is there before the next copy begins, so that their order is certain.
+    let mut number = 0;
+    let mut cp = |arguments: &[&str]| {
+        number += 1;
+        let code = stage.cp(&server, arguments).status.code();
+        wait_for_records(&stage.path("acc.jsonl"), number);
+        code
+    };
     assert_eq!(cp(&["-r", "here/tree", &target]), Some(0));
     assert_eq!(cp(&["-r", &target, "here/back"]), Some(0));
     // What exists is not replaced.
     assert_eq!(cp(&["here/tree/b", &format!("{target}/a")]), Some(1));
-    let found = wait_for_records(&stage.path("acc.jsonl"), 3);
+    let found = records(&stage.path("acc.jsonl"));
     let [pushed, pulled, failed] = &found[..] else {
         panic!("{found:?}");
     };
@@ -120,13 +133,21 @@ fn records_say_who_copied_what_and_how_it_ended() {
     assert_eq!(failed["failed"], 1, "{failed}");
 
     let month = &pushed["ended"].as_str().unwrap()[..7];
-    let totals: Value = serde_json::from_str(&accounts(&stage, &["acc.jsonl", "--json"])).unwrap();
+    // There are two, if a month has just ended.
+    let totals: Vec<Value> = accounts(&stage, &["acc.jsonl", "--json"])
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
     assert_eq!(
-        (&totals["key"], &totals["month"], &totals["copies"]),
-        (&key.as_str().into(), &month.into(), &3.into()),
-        "{totals}"
+        (&totals[0]["key"], &totals[0]["month"]),
+        (&key.as_str().into(), &month.into()),
+        "{totals:?}"
     );
-    assert_eq!(totals["incomplete"], 1, "{totals}");
+    let sum = |field: &str| -> u64 {
+        let numbers = totals.iter().map(|total| total[field].as_u64().unwrap());
+        numbers.sum()
+    };
+    assert_eq!((sum("copies"), sum("incomplete")), (3, 1), "{totals:?}");
     let by_direction = accounts(&stage, &["acc.jsonl", "--by", "direction,result"]);
     let rows: Vec<Vec<&str>> = by_direction
         .lines()
@@ -152,7 +173,7 @@ fn records_say_who_copied_what_and_how_it_ended() {
 fn copies_that_a_server_ends_are_recorded() {
     let stage = Stage::new();
     let server = stage.serve(&["--accounts", "acc.jsonl"]);
-    let depot = stage.depot("slow", Some("20 Mbit/s"));
+    let depot = stage.depot("slow", Some("8 Mbit/s"));
     stage.noise("here/data", 64 << 20);
     let target = format!("lh://{}/data", server.address);
     let mut copy = stage.start_cp(&server, &["--route", &depot.address, "here/data", &target]);

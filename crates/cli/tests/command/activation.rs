@@ -53,9 +53,10 @@ fn no_copy_ends_when_the_server_restarts() {
     let socket = TcpListener::bind("127.0.0.1:0").unwrap();
     let server = serve_on(&stage, &socket, &["--no-quic"]);
     let data = stage.noise("here/data", 32 << 20);
-    let depot = stage.depot("slow", Some("100 Mbit/s"));
+    let depot = stage.depot("slow", Some("8 Mbit/s"));
     let target = format!("lh://{}/data", server.address);
-    let mut copy = stage.start_cp(&server, &["--route", &depot.address, "here/data", &target]);
+    let arguments = ["--route", &depot.address, "here/data", &target];
+    let mut copy = stage.start_patient_cp(&server, &arguments);
     copy.until_mid_copy();
     let (address, key) = (server.address.clone(), server.key.clone());
     assert_eq!(server.terminate(), Some(0));
@@ -73,6 +74,7 @@ fn no_copy_ends_when_the_server_restarts() {
     let server = serve_on(&stage, &socket, &["--no-quic"]);
     let waited = waiting.wait_with_output().unwrap();
     assert!(waited.status.success());
+    stage.set_depot_rate("slow", &depot, None);
     let (report, code, said) = copy.report();
     assert_eq!(code, Some(0), "{report} {said}");
     assert_eq!(std::fs::read(stage.path("root/data")).unwrap(), data);

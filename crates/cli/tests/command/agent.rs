@@ -6,11 +6,13 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 
 use serde_json::Value;
 
+use crate::common::write_program;
 use crate::stage::*;
 
 const LARGE_BYTES: usize = 30_000_000;
-/// Rate of a depot on the route, so that a copy lasts long enough to be interrupted.
-const RATE: &str = "60 Mbit/s";
+/// Rate of a depot on the route while a copy is to be interrupted. At lower rates, data on its way
+/// would arrive for so long after an interruption that the next attempt could not resume.
+const SLOW: Option<&str> = Some("30 Mbit/s");
 
 /// A running agent. Its copies end with it.
 pub struct Agent {
@@ -119,12 +121,12 @@ fn some_is_there(reported: &Value) -> bool {
         .is_some_and(|bytes| bytes > 0)
 }
 
-/// Starts a server and a depot that limits the rate. Returns them with the arguments of a copy, and
-/// its data.
+/// Starts a server, and a depot `d` that limits the rate. Returns them with the arguments of a
+/// copy, and its data.
 fn slow_copy(stage: &Stage) -> (Service, Service, Vec<String>, Vec<u8>) {
     let data = stage.noise("here/large", LARGE_BYTES);
-    let depot = stage.depot("d", Some(RATE));
-    let server = stage.serve(&[]);
+    let depot = stage.depot("d", SLOW);
+    let server = stage.serve_at_own_address();
     let to = format!("lh://{}/large", server.address);
     let arguments = [
         "--route",
@@ -218,7 +220,7 @@ fn jobs_starts_the_agent() {
 #[test]
 fn a_job_resumes_after_any_process_is_killed() {
     let stage = Stage::new();
-    let (_server, _depot, arguments, data) = slow_copy(&stage);
+    let (_server, depot, arguments, data) = slow_copy(&stage);
     let agent = Agent::start(&stage);
     let id = submit(&stage, &words(&arguments));
     until(&stage, &id, some_is_there);
@@ -227,6 +229,7 @@ fn a_job_resumes_after_any_process_is_killed() {
     let agent = Agent::start(&stage);
     until(&stage, &id, some_is_there);
     assert_eq!(agent.terminate(), Some(0));
+    stage.set_depot_rate("d", &depot, None);
     let _agent = Agent::start(&stage);
     let (job, code) = end(&stage, &id);
     assert_eq!(
@@ -243,7 +246,7 @@ fn a_job_resumes_after_any_process_is_killed() {
 #[test]
 fn a_job_is_paused_resumed_and_cancelled() {
     let stage = Stage::new();
-    let (_server, _depot, arguments, data) = slow_copy(&stage);
+    let (_server, depot, mut arguments, data) = slow_copy(&stage);
     let _agent = Agent::start(&stage);
     let id = submit(&stage, &words(&arguments));
     until(&stage, &id, some_is_there);
@@ -257,6 +260,7 @@ fn a_job_is_paused_resumed_and_cancelled() {
     // A paused job delays no other.
     let other = submit(&stage, &["here/large", "root/other"]);
     assert_eq!(end(&stage, &other).1, Some(0));
+    stage.set_depot_rate("d", &depot, None);
     ask(&stage, &["resume", &id]);
     let (job, code) = end(&stage, &id);
     assert_eq!(
@@ -266,6 +270,9 @@ fn a_job_is_paused_resumed_and_cancelled() {
     );
     assert!(std::fs::read(stage.path("root/large")).unwrap() == data);
     std::fs::remove_file(stage.path("root/large")).unwrap();
+    // Another depot, as it takes a moment until this one is slow again.
+    let slow = stage.depot("slow", SLOW);
+    arguments[1].clone_from(&slow.address);
     let id = submit(&stage, &words(&arguments));
     until(&stage, &id, some_is_there);
     ask(&stage, &["cancel", &id]);
@@ -297,7 +304,7 @@ fn only_passing_errors_are_retried() {
     ask(&stage, &["retry", &id]);
     assert_eq!(end(&stage, &id).1, Some(0));
     // A missing server may appear later.
-    let mut server = stage.serve(&[]);
+    let mut server = stage.serve_at_own_address();
     let (address, key) = (server.address.clone(), server.key.clone());
     server.kill();
     let to = format!("lh://{address}/");
@@ -378,7 +385,7 @@ fn places_are_named_and_a_test_reports_errors() {
     let stage = Stage::new();
     stage.noise("root/file", 1000);
     let _agent = Agent::start(&stage);
-    let server = stage.serve(&[]);
+    let server = stage.serve_at_own_address();
     let root = format!("lh://{}/", server.address);
     assert_eq!(ask(&stage, &["places", "add", "store", &root]).1, Some(0));
     assert_eq!(
@@ -424,16 +431,11 @@ fn the_page_opens_with_a_private_ticket() {
     // The browser gets the address in a file, not in its arguments.
     let seen = stage.path("seen");
     let browser = stage.path("browser");
-    std::fs::write(
-        &browser,
-        format!(
-            "#!/bin/sh\nprintf %s \"$*\" > {0}\ncat \"$1\" >> {0}.content\n",
-            seen.display()
-        ),
-    )
-    .unwrap();
-    use std::os::unix::fs::PermissionsExt;
-    std::fs::set_permissions(&browser, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let script = format!(
+        "#!/bin/sh\nprintf %s \"$*\" > {0}\ncat \"$1\" >> {0}.content\n",
+        seen.display()
+    );
+    write_program(&browser, &script);
     let opened = stage
         .longhaul("me")
         .env("BROWSER", &browser)
@@ -456,6 +458,7 @@ fn the_page_opens_with_a_private_ticket() {
             .unwrap()
             .contains("/#ticket=")
     );
+    use std::os::unix::fs::PermissionsExt;
     assert_eq!(
         std::path::Path::new(&arguments)
             .metadata()
@@ -470,7 +473,7 @@ fn the_page_opens_with_a_private_ticket() {
 #[test]
 fn a_job_survives_a_kill_in_every_state() {
     let stage = Stage::new();
-    let (mut server, _depot, arguments, data) = slow_copy(&stage);
+    let (mut server, depot, arguments, data) = slow_copy(&stage);
     let address = server.address.clone();
     let state = |id: &str| {
         ask(&stage, &["job", id]).0["state"]
@@ -508,6 +511,7 @@ fn a_job_survives_a_kill_in_every_state() {
     until(&stage, &id, |reported| reported["state"] == "waiting");
     agent.kill();
     let server = stage.serve_at(&address);
+    stage.set_depot_rate("d", &depot, None);
     let agent = Agent::start(&stage);
     ask(&stage, &["retry", &id]);
     let (job, code) = end(&stage, &id);

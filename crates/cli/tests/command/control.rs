@@ -175,8 +175,18 @@ fn kept(socket: &Path, base: u64) -> BTreeSet<(String, u64)> {
     let (mut found, mut after) = (BTreeSet::new(), "0".to_owned());
     loop {
         let path = format!("/measurements?limit=5000&after={after}");
-        let (status, page) = ask(socket, true, "GET", &path, "").unwrap();
-        assert_eq!(status, 200, "{page}");
+        let mut page = Value::Null;
+        // After a crash of its store, a controller connects to it again.
+        until("the measurements are listed", || {
+            match ask(socket, true, "GET", &path, "") {
+                Some((200, listed)) => {
+                    page = listed;
+                    true
+                }
+                Some((503, _)) | None => false,
+                Some(other) => panic!("{other:?}"),
+            }
+        });
         for item in page["items"].as_array().unwrap() {
             let one = (
                 item["from"].as_str().unwrap().to_owned(),

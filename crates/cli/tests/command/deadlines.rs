@@ -9,7 +9,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde_json::{Value, json};
 
 use crate::control::{Controller, ask};
-use crate::stage::{Running, Service, Stage, errors, signal};
+use crate::stage::{Running, Service, Stage, errors, signal, until};
 
 const BYTES: usize = 6 << 20;
 /// Samples of each quantity of a hop, one per second.
@@ -100,14 +100,11 @@ impl World {
     /// Waits until the controller answers with what was reported.
     fn until_forecast(&self) {
         let question = json!({"from": "dtn1", "to": "store", "bytes": BYTES}).to_string();
-        for _ in 0..1000 {
+        until("the forecast", || {
             let (status, answer) = self.ask("POST", "/routes/question", &question);
             assert_eq!(status, 200, "{answer}");
-            if answer["routes"][0]["rate_bps"].is_object() {
-                return;
-            }
-        }
-        panic!("no forecast");
+            answer["routes"][0]["rate_bps"].is_object()
+        });
     }
 
     fn reservations(&self) -> Vec<Value> {
@@ -221,7 +218,7 @@ fn missing_bandwidth_yields_offers_and_the_copy_completes() {
     });
     let (status, answer) = world.ask("POST", "/reservations", &taken.to_string());
     assert_eq!(status, 201, "{answer}");
-    let mut copy = world.start(&["--by", "+20s"], true);
+    let mut copy = world.start(&["--by", "+40s"], true);
     copy.until(|event| is_state(event, "at-risk"));
     let warned = copy.events.last().unwrap().clone();
     assert!(warned["later_ms"].is_u64(), "{warned}");

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use crate::stage::*;
 
-const SLOW: Option<&str> = Some("60 Mbit/s");
+const SLOW: Option<&str> = Some("8 Mbit/s");
 
 #[test]
 fn the_other_route_takes_over_when_a_depot_is_killed() {
@@ -27,6 +27,7 @@ fn the_other_route_takes_over_when_a_depot_is_killed() {
     let mut copy = stage.start_cp(&server, &arguments);
     copy.until_mid_copy();
     first.kill();
+    stage.set_depot_rate("d2", &second, None);
     let (report, code, reported) = copy.report();
     assert_eq!(code, Some(0), "{report} {reported}");
     assert_eq!(
@@ -66,6 +67,7 @@ fn a_pull_survives_the_death_of_a_depot() {
     let mut copy = stage.start_cp(&server, &arguments);
     copy.until_mid_copy();
     first.kill();
+    stage.set_depot_rate("d2", &second, None);
     let (report, code, reported) = copy.report();
     assert_eq!(code, Some(0), "{report} {reported}");
     assert_eq!(std::fs::read(stage.path("here/f")).unwrap(), data);
@@ -75,7 +77,7 @@ fn a_pull_survives_the_death_of_a_depot() {
 fn a_dead_only_route_ends_the_copy_and_names_the_depot() {
     let stage = Stage::new();
     let server = stage.serve(&[]);
-    let mut depot = stage.depot("d", SLOW);
+    let mut depot = stage.depot_at_own_address("d", SLOW);
     stage.noise("here/f", 40_000_000);
     let there = format!("lh://{}/f", server.address);
     let mut copy = stage.start_cp(&server, &["--route", &depot.address, "here/f", &there]);
@@ -138,7 +140,7 @@ fn an_interrupted_client_keeps_parts_or_removes_them() {
 #[test]
 fn a_killed_server_is_named_in_the_error() {
     let stage = Stage::new();
-    let mut server = stage.serve(&[]);
+    let mut server = stage.serve_at_own_address();
     let depot = stage.depot("d", SLOW);
     stage.noise("here/f", 40_000_000);
     let there = format!("lh://{}/f", server.address);

@@ -1,12 +1,11 @@
 //! Reservations across domains by a person: three controllers in a row, each with its own key.
 
 use std::process::Output;
-use std::thread;
 
 use serde_json::{Value, json};
 
 use crate::control::{Controller, ask};
-use crate::stage::{Stage, errors};
+use crate::stage::{Stage, errors, until};
 
 /// Domains in a row.
 const DOMAINS: [&str; 3] = ["west", "middle", "east"];
@@ -67,9 +66,7 @@ fn said(output: &Output) -> String {
 /// Waits until a domain has so many reservations that can still be used.
 fn wait_for_reservations(stage: &Stage, who: &str, count: usize) {
     let listed = || said(&run(stage, who, &["reservations", "--json"]));
-    while listed().lines().count() != count {
-        thread::yield_now();
-    }
+    until("the reservations", || listed().lines().count() == count);
 }
 
 #[test]

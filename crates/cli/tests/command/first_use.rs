@@ -88,7 +88,7 @@ fn an_interrupt_ends_the_question_whether_a_server_is_trusted() {
     // is not received.
     let mut command = Command::new("timeout");
     command
-        .args(["20", "script", "-qec", &line, "/dev/null"])
+        .args(["120", "script", "-qec", &line, "/dev/null"])
         .env("LONGHAUL_HOME", stage.path("me"))
         .current_dir(stage.path(""))
         .stdin(Stdio::piped())

@@ -239,9 +239,9 @@ fn load(fleet: &Fleet, asker: u64, acknowledged: &Acknowledged, is_over: &Atomic
                 }
                 // Insufficient bandwidth is an answer, too.
                 Some((409, _)) => break,
-                // It does not lead, cannot work now, or is gone. With the same key the request
-                // counts once at every controller.
-                Some((503, _)) | None => {
+                // It does not lead, has too many requests, cannot work now, or is gone. With the
+                // same key the request counts once at every controller.
+                Some((429 | 503, _)) | None => {
                     at = (at + 1) % CONTROLLERS;
                     acknowledged.wait_for_next();
                 }
@@ -385,10 +385,16 @@ fn fleet() -> Fleet {
 
 fn with_map(fleet: Fleet) -> Fleet {
     let leader = fleet.leader(None);
-    // Any controller accepts it; it reaches the leader.
+    // Any controller accepts it; it reaches the leader, which another may be by now.
     let other = (leader + 1) % CONTROLLERS;
-    let (status, said) = ask(&fleet.socket(other), true, "PUT", "/map", MAP).unwrap();
-    assert_eq!(status, 200, "{said}");
+    until("the map is accepted", || {
+        match answer(&fleet.socket(other), "PUT", "/map", MAP, None) {
+            Some((200, _)) => Ok(()),
+            Some((503, said)) => Err(said),
+            None => Err(Value::Null),
+            Some(other) => panic!("{other:?}"),
+        }
+    });
     until("the map is known", || {
         let (_, map) = ask(&fleet.socket(leader), true, "GET", "/map", "").unwrap();
         if map["map"]["links"] == json!([]) {
@@ -428,7 +434,7 @@ fn a_cut_off_leader_is_replaced_and_cannot_write() {
             let leader = fleet.leader(None);
             let blow = Instant::now();
             fleet.relays[leader].cut(true);
-            let new = fleet.leader(Some(leader));
+            fleet.leader(Some(leader));
             let leads = blow.elapsed();
             // The old leader knows by now that it no longer leads, and says so; it acknowledges
             // nothing that it cannot write.
@@ -445,13 +451,13 @@ fn a_cut_off_leader_is_replaced_and_cannot_write() {
             eprintln!("cut off: another leads after {leads:?}, reserves {reserves:?} later");
             // Delayed data arrives now.
             fleet.relays[leader].cut(false);
-            // It follows, and names the leader.
+            // It follows, and names the leader. On a busy machine, this may be a third one.
             until("the old one follows", || {
-                let [info, of_new] = [leader, new]
-                    .map(|at| answer_at_last(&fleet.socket(at), "GET", "/controller").1);
+                let new = fleet.leader(None);
+                let (_, info) = answer_at_last(&fleet.socket(leader), "GET", "/controller");
                 let url = info["leader"].as_str();
                 let names = url.is_some_and(|url| url.starts_with("https://"));
-                if of_new["leads"] == true && names {
+                if new == leader || names {
                     Ok(())
                 } else {
                     Err(info)

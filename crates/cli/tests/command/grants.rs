@@ -1,16 +1,6 @@
 //! Grants of a server while it runs.
 
-use std::time::{Duration, Instant};
-
 use crate::stage::*;
-
-/// Repeats until `pleases` returns true, as a signal takes effect with a delay.
-fn until(what: &str, mut pleases: impl FnMut() -> bool) {
-    let given_up = Instant::now() + Duration::from_secs(20);
-    while !pleases() {
-        assert!(Instant::now() < given_up, "{what}");
-    }
-}
 
 #[test]
 fn invalid_grants_leave_those_in_force_at_reload() {

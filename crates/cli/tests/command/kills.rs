@@ -85,7 +85,7 @@ fn killed_at_every_state(push: bool) {
     let files = mix(&stage, if push { "here/mix" } else { "root/mix" });
     let all = files.iter().map(|(_, data)| data.len() as u64).sum();
     let depot = stage.depot("d", Some(RATE));
-    let mut server = stage.serve(&[]);
+    let mut server = stage.serve_at_own_address();
     let address = server.address.clone();
     let there = format!("lh://{address}/");
     let paths = if push {
@@ -97,7 +97,7 @@ fn killed_at_every_state(push: bool) {
     let arrived = stage.path(if push { "root/mix" } else { "here/mix" });
     let mut kills = KILLS.into_iter().peekable();
     for _ in 0..MAX_COMMANDS {
-        let mut copy = stage.start_cp(&server, &arguments);
+        let mut copy = stage.start_patient_cp(&server, &arguments);
         let Some(&(side, sign)) = kills.peek() else {
             let (report, code, reported) = copy.report();
             assert_eq!(code, Some(0), "{report} {reported}");
@@ -109,7 +109,11 @@ fn killed_at_every_state(push: bool) {
             // it.
             copy.child.wait().unwrap();
             check(&arrived, &files);
-            std::fs::remove_dir_all(&arrived).unwrap();
+            // The end of a killed copy may still write there.
+            until("the folder is removed", || {
+                let _ = std::fs::remove_dir_all(&arrived);
+                !arrived.exists()
+            });
             kills.next_if(|(_, sign)| matches!(sign, Sign::GoingOn));
             continue;
         }

@@ -11,10 +11,10 @@ fn leave(stage: &Stage, age: Duration) {
     let server = stage.serve(&[]);
     std::fs::create_dir_all(stage.path("root/runs")).unwrap();
     stage.noise("here/f", 20_000_000);
-    let depot = stage.depot("d", Some("60 Mbit/s"));
+    let depot = stage.depot("d", Some("8 Mbit/s"));
     let there = format!("lh://{}/runs/f", server.address);
     let mut copy = stage.start_cp(&server, &["--route", &depot.address, "here/f", &there]);
-    copy.until_mid_copy();
+    copy.until(|event| event["event"] == "progress" && event["bytes"].as_u64() > Some(2 << 20));
     signal(&copy.child, "INT");
     let (_, code, reported) = copy.report();
     assert_eq!(code, Some(130), "{reported}");
@@ -101,7 +101,7 @@ fn files_being_written_are_never_leftovers() {
     let stage = Stage::new();
     let server = stage.serve(&[]);
     stage.noise("here/f", 20_000_000);
-    let depot = stage.depot("d", Some("60 Mbit/s"));
+    let depot = stage.depot("d", Some("8 Mbit/s"));
     let there = format!("lh://{}/f", server.address);
     let mut copy = stage.start_cp(&server, &["--route", &depot.address, "here/f", &there]);
     copy.until_mid_copy();
@@ -112,6 +112,7 @@ fn files_being_written_are_never_leftovers() {
             .all(|leftover| leftover["usage"] == "in_use" && leftover["outcome"] == "kept"),
         "{found:?}"
     );
+    stage.set_depot_rate("d", &depot, None);
     let (report, code, reported) = copy.report();
     assert_eq!(code, Some(0), "{report} {reported}");
 }

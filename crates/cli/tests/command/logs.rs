@@ -30,7 +30,12 @@ fn a_copy_is_one_line_of_the_log() {
         stage.noise(&format!("here/tree/{file}"), 100_000);
     }
     const COPIES: usize = 3;
-    let lines = || std::fs::read_to_string(&log).unwrap().lines().count();
+    // A stream that is still being set up when its copy ends has a line of its own.
+    let lines = || {
+        let text = std::fs::read_to_string(&log).unwrap();
+        let lines = text.lines().filter(|line| !line.contains("no session"));
+        lines.count()
+    };
     let before = lines();
     for copy in 0..COPIES {
         let target = format!("lh://{}/{copy}", server.address);

@@ -2,10 +2,10 @@
 //! them.
 
 use std::fs::{read, read_to_string};
-use std::net::TcpListener;
 
 use serde_json::Value;
 
+use crate::common::ClosedPort;
 use crate::stage::{Service, Stage};
 
 /// Depots between `me` and a server. The first adds the second before the third.
@@ -114,19 +114,13 @@ fn a_trace_ends_at_the_hop_that_fails() {
     assert_eq!(code, Some(4));
     assert_eq!(object["hops"].as_array().map(Vec::len), Some(1));
     assert_eq!(object["hops"][0]["verdict"], "unauthorised");
-    let nobody = TcpListener::bind("127.0.0.1:0").unwrap();
-    let nowhere = nobody.local_addr().unwrap();
-    drop(nobody);
+    let closed = ClosedPort::new();
+    let nowhere = &closed.address.to_string();
     let (code, object) = chain.trace("me", &format!("{first},{nowhere}"));
     assert_eq!(code, Some(3));
     assert_eq!(object["hops"][0]["verdict"], "dial refused");
-    assert!(
-        object["error"]
-            .as_str()
-            .unwrap()
-            .contains(&nowhere.to_string())
-    );
-    let (code, object) = chain.trace("me", &nowhere.to_string());
+    assert!(object["error"].as_str().unwrap().contains(nowhere));
+    let (code, object) = chain.trace("me", nowhere);
     assert_eq!(code, Some(3));
     assert_eq!(object["hops"].as_array().map(Vec::len), Some(0));
 }

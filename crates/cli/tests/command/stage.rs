@@ -3,7 +3,8 @@
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
-use std::time::Duration;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
@@ -13,6 +14,14 @@ pub use crate::common::signal;
 /// Time within which a copy ends whose route is gone for good. Far less than the five minutes for
 /// which a copy waits in an outage, and far more than it takes on a busy machine.
 pub const MAX_END: Duration = Duration::from_secs(120);
+/// Time limit of every wait: far more than anything takes on a busy machine.
+pub const MAX_WAIT: Duration = Duration::from_secs(180);
+/// Time for which a copy waits for a server that does not come back.
+const SHORT_PATIENCE: &str = "6 s";
+/// Time for which a copy waits for a server that comes back, however busy the machine is.
+const LONG_PATIENCE: &str = "60 s";
+/// Number of addresses that [`own_address`] has returned.
+static OWN_ADDRESSES: AtomicU32 = AtomicU32::new(0);
 
 /// Environment of one test: directories, keys, and the processes it starts.
 pub struct Stage {
@@ -157,6 +166,12 @@ impl Stage {
         self.serve_as(self.longhaul("server"), address, &[])
     }
 
+    /// Starts such a server at an address of its own, which it can have again after a restart, and
+    /// at which nobody else listens meanwhile.
+    pub fn serve_at_own_address(&self) -> Service {
+        self.serve_as(self.longhaul("server"), &own_address(), &[])
+    }
+
     fn serve_as(&self, mut command: Command, listen: &str, more: &[&str]) -> Service {
         let key = self.key("me");
         command
@@ -187,6 +202,12 @@ impl Stage {
     /// Starts a depot that carries sessions of `me` to loopback, at most at this rate.
     pub fn depot(&self, name: &str, max_rate: Option<&str>) -> Service {
         let command = self.depot_command(name, max_rate);
+        self.service(command, "addresses")
+    }
+
+    /// Starts such a depot at an address of its own, at which nobody else listens once it is gone.
+    pub fn depot_at_own_address(&self, name: &str, max_rate: Option<&str>) -> Service {
+        let command = self.depot_command_at(name, &own_address(), max_rate);
         self.service(command, "addresses")
     }
 
@@ -221,6 +242,26 @@ impl Stage {
 
     /// Returns the command of a depot that carries sessions of `me` to loopback.
     pub fn depot_command(&self, name: &str, max_rate: Option<&str>) -> Command {
+        self.depot_command_at(name, "127.0.0.1:0", max_rate)
+    }
+
+    fn depot_command_at(&self, name: &str, listen: &str, max_rate: Option<&str>) -> Command {
+        let file = self.write_depot_policy(name, max_rate);
+        let mut command = self.longhaul(name);
+        command
+            .args(["depot", "--listen", listen, "--policy"])
+            .arg(file);
+        command
+    }
+
+    /// Lets a depot carry at most this rate from now on, also in sessions that are open. A copy
+    /// that a test interrupts begins slowly, and so cannot complete before; then it may be fast.
+    pub fn set_depot_rate(&self, name: &str, depot: &Service, max_rate: Option<&str>) {
+        self.write_depot_policy(name, max_rate);
+        depot.hang_up();
+    }
+
+    fn write_depot_policy(&self, name: &str, max_rate: Option<&str>) -> PathBuf {
         let rate = max_rate.map_or(String::new(), |rate| format!("max_rate = \"{rate}\"\n"));
         let policy = format!(
             "[[allow]]\nprincipals = [\"{}\"]\nto = [\"127.0.0.0/8\"]\nports = [\"any\"]\n\
@@ -229,11 +270,7 @@ impl Stage {
         );
         let file = self.path(&format!("{name}.toml"));
         std::fs::write(&file, policy).unwrap();
-        let mut command = self.longhaul(name);
-        command
-            .args(["depot", "--listen", "127.0.0.1:0", "--policy"])
-            .arg(file);
-        command
+        file
     }
 
     /// Makes a file of random bytes.
@@ -258,15 +295,30 @@ impl Stage {
         self.start_cp_as("me", server, arguments)
     }
 
+    /// Starts one that waits for a server that is started again.
+    pub fn start_patient_cp(&self, server: &Service, arguments: &[&str]) -> Running {
+        self.start_cp_with("me", LONG_PATIENCE, server, arguments)
+    }
+
     /// Starts one as `who`.
     pub fn start_cp_as(&self, who: &str, server: &Service, arguments: &[&str]) -> Running {
+        self.start_cp_with(who, SHORT_PATIENCE, server, arguments)
+    }
+
+    fn start_cp_with(
+        &self,
+        who: &str,
+        patience: &str,
+        server: &Service,
+        arguments: &[&str],
+    ) -> Running {
         let mut command = self.longhaul(who);
         command
             .args([
                 "cp",
                 "--json",
                 "--patience",
-                "6 s",
+                patience,
                 "--host-key",
                 &server.key,
             ])
@@ -274,6 +326,26 @@ impl Stage {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
         Running::new(command)
+    }
+}
+
+/// Returns an address of loopback that no other service of the tests has, with a port that the
+/// system chooses. At 127.0.0.1, another test's service could get the port of a service that has
+/// ended.
+fn own_address() -> String {
+    let number = OWN_ADDRESSES.fetch_add(1, Ordering::Relaxed);
+    // Each program of tests has its own range.
+    let [_, _, high, low] = std::process::id().to_be_bytes();
+    format!("127.{}.{low}.{}:0", 64 + high % 128, 1 + number % 254)
+}
+
+/// Repeats until `pleases` returns true.
+#[track_caller]
+pub fn until(what: &str, mut pleases: impl FnMut() -> bool) {
+    let given_up = Instant::now() + MAX_WAIT;
+    while !pleases() {
+        assert!(Instant::now() < given_up, "never: {what}");
+        std::thread::yield_now();
     }
 }
 
