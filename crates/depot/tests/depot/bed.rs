@@ -158,7 +158,7 @@ pub async fn acceptor() -> (TcpListener, SocketAddr) {
     (listener, address)
 }
 
-/// Returns an address that refuses connections. Nobody else can listen there while the socket lives.
+/// Returns an address that refuses connections, and its socket, which keeps the port from others.
 pub fn refusing_address() -> (TcpSocket, SocketAddr) {
     let socket = TcpSocket::new_v4().expect("socket");
     socket
