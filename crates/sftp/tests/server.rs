@@ -186,10 +186,7 @@ fn tree(at: &Path) {
 
 #[track_caller]
 fn assert_equal(one: &Path, other: &Path) {
-    let diff = Command::new("diff")
-        .arg("-r")
-        .args([one, other])
-        .status();
+    let diff = Command::new("diff").arg("-r").args([one, other]).status();
     assert!(diff.unwrap().success());
     for name in ["a", "a/one", "a/b/7"] {
         let [left, right] = [one, other].map(|root| fs::metadata(root.join(name)).unwrap());

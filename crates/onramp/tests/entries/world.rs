@@ -283,7 +283,9 @@ pub fn refusing_address() -> SocketAddr {
 pub fn free_address() -> SocketAddr {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     loop {
-        let number = std::process::id().wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
+        // Programs that run at the same time have neighbouring numbers.
+        let first = std::process::id().wrapping_mul(16);
+        let number = first.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
         let port = 10_000 + (number % 20_000) as u16;
         let address = SocketAddr::from(([127, 0, 0, 1], port));
         if std::net::TcpListener::bind(address).is_ok() {

@@ -93,8 +93,7 @@ fn processes_in(namespace: &NetworkNamespace) -> Vec<u32> {
     let number = |entry: &std::fs::DirEntry| entry.file_name().to_str()?.parse::<u32>().ok();
     entries
         .filter(|entry| {
-            std::fs::read_link(entry.path().join("ns/net"))
-                .is_ok_and(|link| link == namespace.name)
+            std::fs::read_link(entry.path().join("ns/net")).is_ok_and(|link| link == namespace.name)
         })
         .filter_map(|entry| number(&entry))
         .collect()
