@@ -163,7 +163,7 @@ impl Other {
             ServiceName::COPY,
             route,
             destination.into(),
-            Duration::from_secs(10),
+            Duration::from_secs(60),
         );
         let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("clock");
         open.sign(&self.key, now.as_millis() as u64).expect("sign");

@@ -163,6 +163,8 @@ fn probe_twice(mut ask: impl FnMut() -> Result<Fate, String>) -> Result<Fate, St
 mod tests {
     use std::net::{Ipv4Addr, TcpListener};
 
+    use socket2::{Domain, Socket, Type};
+
     use super::*;
 
     #[test]
@@ -182,12 +184,12 @@ mod tests {
 
     #[test]
     fn a_host_that_refuses_is_measured_by_its_refusals() {
-        // A port that was free a moment ago.
-        let free = TcpListener::bind("127.0.0.1:0")
-            .unwrap()
-            .local_addr()
-            .unwrap();
-        let measured = measure(free).unwrap();
+        // Bound but not listening, so that nobody else can take the port meanwhile.
+        let closed = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        closed.bind(&any.into()).unwrap();
+        let address = closed.local_addr().unwrap().as_socket().unwrap();
+        let measured = measure(address).unwrap();
         assert!(matches!(measured.negotiated, Fact::Unknown(_)));
         assert_eq!(
             measured.mtu.known().map(|mtu| mtu.method),

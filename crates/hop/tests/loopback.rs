@@ -12,7 +12,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::Instant;
 
 fn soon() -> Instant {
-    Instant::now() + Duration::from_secs(20)
+    Instant::now() + Duration::from_secs(120)
 }
 
 async fn pair() -> (Conn, Conn) {
@@ -110,7 +110,7 @@ async fn a_reset_reported_to_a_write_still_fails_reads() {
 async fn an_answer_is_read_despite_unread_input() {
     let (mut near, far) = pair().await;
     near.write_all(&[7; 30_000]).await.unwrap();
-    let answering = answer_and_linger(far, b"no", Duration::from_secs(20));
+    let answering = answer_and_linger(far, b"no", Duration::from_secs(120));
     let reading = async {
         let mut received = Vec::new();
         near.read_to_end(&mut received).await.unwrap();
@@ -123,11 +123,11 @@ async fn an_answer_is_read_despite_unread_input() {
 
 #[tokio::test]
 async fn the_next_address_is_tried_and_the_last_failure_reported() {
-    let (closed, open) = {
-        let bind = || std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let (closed, open) = (bind(), bind());
-        (closed.local_addr().unwrap(), open)
-    };
+    // Bound but not listening, so that nobody else can take the port meanwhile.
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let closed = socket.local_addr().unwrap();
+    let open = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let answers: SocketAddr = open.local_addr().unwrap();
     let dialled = dial(&[closed, answers], |_| HopOptions::default(), soon())
         .await

@@ -282,8 +282,20 @@ mod tests {
         let programs = login.home.path().join("bin");
         std::fs::create_dir(&programs).unwrap();
         let installed = programs.join("longhaul");
-        std::fs::write(&installed, "#!/bin/sh\necho installed \"$@\"\n").unwrap();
-        std::fs::set_permissions(&installed, std::fs::Permissions::from_mode(0o755)).unwrap();
+        // Another process writes it: a program that another test starts at this moment would also
+        // hold a file that this one writes, and such a file cannot be executed.
+        let mut install = Command::new("install")
+            .args(["-m", "755", "/dev/stdin"])
+            .arg(&installed)
+            .stdin(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut input = install.stdin.take().unwrap();
+        input
+            .write_all(b"#!/bin/sh\necho installed \"$@\"\n")
+            .unwrap();
+        drop(input);
+        assert!(install.wait().unwrap().success());
         let path = format!("{}:{}", programs.display(), path());
         let (said, _) = login.said(false, &path, b"");
         assert_eq!(said, "installed serve --over-stdio\n");

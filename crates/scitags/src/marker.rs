@@ -211,7 +211,7 @@ mod tests {
     #[test]
     fn collectors_see_the_start_and_the_end_of_a_flow() {
         let collector = UdpSocket::bind("127.0.0.1:0").unwrap();
-        let limit = Some(Duration::from_secs(20));
+        let limit = Some(Duration::from_secs(120));
         collector.set_read_timeout(limit).unwrap();
         let to = vec![collector.local_addr().unwrap()];
         let marker = FlowMarker::start("16:2".parse().unwrap(), to).unwrap();

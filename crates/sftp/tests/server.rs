@@ -3,8 +3,10 @@
 #![allow(clippy::unwrap_used, clippy::panic)] // A test that can't go on has failed.
 
 use std::fs;
+use std::io::Write;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -52,10 +54,20 @@ impl Host {
         Some(host)
     }
 
+    /// Writes the program. Another process does so: a program that another test starts at this
+    /// moment would also hold a file that this one writes, and such a file cannot be executed.
     fn program(&self, script: &str) {
-        let file = self.dir.path().join("ssh");
-        fs::write(&file, format!("#!/bin/sh\n{script}\n")).unwrap();
-        fs::set_permissions(file, fs::Permissions::from_mode(0o755)).unwrap();
+        let mut install = Command::new("install")
+            .args(["-m", "755", "/dev/stdin"])
+            .arg(self.dir.path().join("ssh"))
+            .stdin(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let text = format!("#!/bin/sh\n{script}\n");
+        let mut input = install.stdin.take().unwrap();
+        input.write_all(text.as_bytes()).unwrap();
+        drop(input);
+        assert!(install.wait().unwrap().success());
     }
 
     fn here(&self, name: &str) -> PathBuf {
@@ -174,10 +186,7 @@ fn tree(at: &Path) {
 
 #[track_caller]
 fn assert_equal(one: &Path, other: &Path) {
-    let diff = std::process::Command::new("diff")
-        .arg("-r")
-        .args([one, other])
-        .status();
+    let diff = Command::new("diff").arg("-r").args([one, other]).status();
     assert!(diff.unwrap().success());
     for name in ["a", "a/one", "a/b/7"] {
         let [left, right] = [one, other].map(|root| fs::metadata(root.join(name)).unwrap());

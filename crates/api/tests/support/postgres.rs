@@ -4,6 +4,7 @@
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
@@ -32,9 +33,7 @@ impl Postgres {
     /// Creates a cluster and starts its server at a free port of 127.0.0.1.
     #[allow(dead_code, reason = "each program of tests uses some of it")]
     pub fn start_with_port() -> (Self, u16) {
-        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = free.local_addr().unwrap().port();
-        drop(free);
+        let port = free_port();
         (Self::start_at(Some(port)), port)
     }
 
@@ -197,6 +196,21 @@ impl Postgres {
 impl Drop for Postgres {
     fn drop(&mut self) {
         self.kill();
+    }
+}
+
+/// Returns a free port of 127.0.0.1. The kernel gives no connection a port this low
+/// (`ip_local_port_range` in ip(7)), so it stays free until the server listens, also again.
+fn free_port() -> u16 {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    // Programs that run at the same time have neighbouring numbers.
+    let first = std::process::id().wrapping_mul(16);
+    loop {
+        let number = first.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
+        let port = 10_000 + (number % 20_000) as u16;
+        if std::net::TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
     }
 }
 

@@ -255,7 +255,7 @@ impl Onramp {
 
     /// Waits until the log says that the on-ramp was used.
     pub fn is_used(&self) {
-        let deadline = Instant::now() + Duration::from_secs(30);
+        let deadline = Instant::now() + Duration::from_secs(120);
         while self.used.load(Ordering::Relaxed) == 0 {
             assert!(Instant::now() < deadline, "the on-ramp was not used");
             std::thread::yield_now();

@@ -93,7 +93,10 @@ fn full_link_of_another_domain_refuses_and_leaves_nothing() {
     world.wait_until("it fits again", |world| {
         world.reserve(0, 2, RATE, "chain").is_ok()
     });
-    assert_eq!(world.reserved(), vec![vec![RATE]; 3]);
+    // What earlier attempts held is returned.
+    world.wait_until("nothing else is left", |world| {
+        world.reserved() == vec![vec![RATE]; 3]
+    });
 }
 
 #[test]
@@ -107,10 +110,11 @@ fn operator_of_a_domain_ends_the_whole_reservation() {
     world.wait_until("all is returned", |world| {
         world.reserved().iter().all(Vec::is_empty)
     });
-    let list = world.domains[0].ask("GET", "/domain/reservations", None);
-    let problem = &list.unwrap()["items"][0]["problem"];
-    assert_eq!(problem["reason"], "forced-end", "{problem}");
-    assert_eq!(problem["nsaId"], "d1");
+    world.wait_until("the reason is known", |world| {
+        let list = world.domains[0].ask("GET", "/domain/reservations", None);
+        let problem = &list.unwrap()["items"][0]["problem"];
+        problem["reason"] == "forced-end" && problem["nsaId"] == "d1"
+    });
 }
 
 #[test]

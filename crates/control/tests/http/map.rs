@@ -24,10 +24,14 @@ fn sites() -> Value {
 }
 
 fn registration(key: &SigningKey, name: &str, age: u64, valid_for: f64) -> String {
+    registration_sent_at(now() - age, key, name, valid_for)
+}
+
+fn registration_sent_at(sent_at: u64, key: &SigningKey, name: &str, valid_for: f64) -> String {
     json!({"key": key.public().to_string(), "name": name, "site": "west",
         "addresses": [{"endpoint": "d.example:7510"}],
         "limits": {"max_sessions": 10}, "version": "0.1.0",
-        "sent_at": now() - age, "valid_for_seconds": valid_for})
+        "sent_at": sent_at, "valid_for_seconds": valid_for})
     .to_string()
 }
 
@@ -115,8 +119,7 @@ async fn registered_depot_expires_and_returns() {
     // A new map of the operator leaves the registration in place.
     assert_eq!(bench.local("PUT", "/api/v1/map", "{}").await.0, 200);
     assert_eq!(state().await, "live");
-    let future = registration(&depot, "d", 0, 60.0)
-        .replace(&format!("{}", now()), &format!("{}", now() + 500));
+    let future = registration_sent_at(now() + 500, &depot, "d", 60.0);
     assert_eq!(bench.ask(&depot, "PUT", &path, &future).await.0, 400);
     assert_eq!(bench.ask(&depot, "DELETE", &path, "").await.0, 204);
     let (_, list) = bench.local("GET", "/api/v1/depots", "").await;

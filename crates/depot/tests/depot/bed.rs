@@ -12,7 +12,7 @@ use longhaul_proto::{
     StatusCode, StatusDecoder,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
@@ -108,7 +108,7 @@ pub fn open_via(key: &SigningKey, depots: &[SocketAddr], destination: impl Into<
         ServiceName::COPY,
         route,
         destination.into(),
-        Duration::from_secs(10),
+        Duration::from_secs(60),
     );
     open.sign(key, now_ms()).expect("sign");
     open.for_first_hop()
@@ -158,6 +158,16 @@ pub async fn acceptor() -> (TcpListener, SocketAddr) {
     (listener, address)
 }
 
+/// Returns an address that refuses connections, and its socket, which keeps the port from others.
+pub fn refusing_address() -> (TcpSocket, SocketAddr) {
+    let socket = TcpSocket::new_v4().expect("socket");
+    socket
+        .bind("127.0.0.1:0".parse().expect("address"))
+        .expect("bind");
+    let address = socket.local_addr().expect("address");
+    (socket, address)
+}
+
 /// Accepts the next session: reads its OPEN and answers Ok.
 pub async fn accept_session(listener: &TcpListener) -> (TcpStream, Open) {
     let (mut stream, _) = listener.accept().await.expect("accept");
@@ -183,7 +193,7 @@ pub async fn established(key: &SigningKey, depots: &[SocketAddr]) -> (TcpStream,
 
 /// Turns a hang into a failure. It uses real time: only for tests that wait for sockets.
 pub async fn with_timeout<T>(what: impl Future<Output = T>) -> T {
-    tokio::time::timeout(Duration::from_secs(30), what)
+    tokio::time::timeout(Duration::from_secs(120), what)
         .await
         .expect("this must not take for ever")
 }

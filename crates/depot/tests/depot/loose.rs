@@ -37,11 +37,6 @@ fn keyed(depot: &RunningDepot) -> String {
     format!("{}@{}", depot.key, depot.address)
 }
 
-/// Returns an address at which nothing listens.
-async fn dead_address() -> SocketAddr {
-    acceptor().await.1
-}
-
 /// Returns a signed OPEN along `route` to `destination`, as the initiator sends it.
 fn open_along(key: &SigningKey, route: &str, destination: impl Into<Endpoint>) -> Open {
     let route: Route = route.parse().expect(route);
@@ -50,7 +45,7 @@ fn open_along(key: &SigningKey, route: &str, destination: impl Into<Endpoint>) -
         ServiceName::COPY,
         route,
         destination.into(),
-        Duration::from_secs(10),
+        Duration::from_secs(60),
     );
     open.sign(key, now_ms()).expect("sign");
     open.for_first_hop()
@@ -154,7 +149,7 @@ async fn a_passed_depot_is_not_added_again() {
     let key = new_key();
     let third = depot(&key);
     let first_key = new_key();
-    let nowhere = dead_address().await;
+    let (_closed, nowhere) = refusing_address();
     let second = adding_depot(&key, &format!("{}@{nowhere}", first_key.public()));
     let first = depot_with(loopback_policy(key.public(), ""), |config| {
         adds(config, &keyed(&second));
@@ -181,7 +176,8 @@ async fn a_passed_depot_is_not_added_again() {
 async fn the_loose_hop_is_dialled_if_the_added_depot_is_dead() {
     let key = new_key();
     let third = depot(&key);
-    let first = adding_depot(&key, &dead_address().await.to_string());
+    let (_closed, dead) = refusing_address();
+    let first = adding_depot(&key, &dead.to_string());
     let (listener, address) = acceptor().await;
     let route = format!("{},~{}", keyed(&first), keyed(&third));
     for count in 1..=2 {
@@ -246,7 +242,7 @@ async fn the_policy_decides_about_added_depots() {
     let only_second = first(second.address, second.address);
     let (passed, _) = passed_along(&only_second, &open(&only_second), &listener).await;
     assert_eq!(passed, [only_second.key, second.key, third.key]);
-    let nowhere = dead_address().await;
+    let (_closed, nowhere) = refusing_address();
     let only_nowhere = first(nowhere, nowhere);
     let mut stream = initiate(only_nowhere.address, &open(&only_nowhere), b"").await;
     let status = with_timeout(read_status(&mut stream)).await;

@@ -15,7 +15,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::bed::*;
 
-const WITHIN: Duration = Duration::from_secs(20);
+const WITHIN: Duration = Duration::from_secs(60);
 
 /// Filter that admits every address.
 const fn everywhere(_: std::net::IpAddr) -> bool {

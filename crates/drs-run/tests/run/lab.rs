@@ -61,7 +61,7 @@ fn busybox_and_curl_are_right_sized_where_the_ceiling_is_low() {
         .unwrap();
     let _server = Server(server);
     let url = format!("http://{}:8080/file", lab.address("sender").unwrap());
-    let deadline = Instant::now() + Duration::from_secs(30);
+    let deadline = Instant::now() + Duration::from_secs(120);
     // Each attempt takes a round trip of the path.
     while !lab
         .command("receiver", "curl")

@@ -18,7 +18,7 @@ fn limit(socket: &TcpStream) -> Option<u64> {
 /// Waits until the thread has done something. Returns false after a timeout.
 fn until(mut is_so: impl FnMut() -> bool) -> bool {
     let began = Instant::now();
-    while began.elapsed() < Duration::from_secs(20) {
+    while began.elapsed() < Duration::from_secs(120) {
         if is_so() {
             return true;
         }

@@ -97,7 +97,7 @@ impl TestLane {
 async fn pair() -> (Conn, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let deadline = Instant::now() + Duration::from_secs(20);
+    let deadline = Instant::now() + Duration::from_secs(120);
     let dialled = dial(
         std::slice::from_ref(&address),
         |_| HopOptions::default(),

@@ -180,7 +180,7 @@ pub fn open(me: &Identity, offramp: SocketAddr, server: impl Into<Endpoint>) -> 
         ServiceName::TCP,
         Route::direct(),
         offramp.into(),
-        Duration::from_secs(10),
+        Duration::from_secs(60),
     );
     open.onward = Some(server.into());
     open.sign(me.signing_key(), longhaul_hop::unix_ms())
@@ -190,7 +190,7 @@ pub fn open(me: &Identity, offramp: SocketAddr, server: impl Into<Endpoint>) -> 
 
 /// Turns a hang into a failure.
 pub async fn with_timeout<T>(future: impl Future<Output = T>) -> T {
-    tokio::time::timeout(Duration::from_secs(60), future)
+    tokio::time::timeout(Duration::from_secs(120), future)
         .await
         .expect("it does not happen")
 }

@@ -44,12 +44,12 @@ async fn bytes_go_to_a_server_and_back_through_depots() {
             2.0,
         )
         .await;
-    assert_eq!(
-        offramp
-            .metric("longhaul_offramp_moved_bytes_total{direction=\"forward\"}")
-            .await,
-        10_000_000.0
-    );
+    offramp
+        .wait_for_metric(
+            "longhaul_offramp_moved_bytes_total{direction=\"forward\"}",
+            10_000_000.0,
+        )
+        .await;
 }
 
 /// A server may send first, and end first.

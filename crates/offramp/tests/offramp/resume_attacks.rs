@@ -136,12 +136,12 @@ async fn detached_sessions_are_bounded() {
     // Half of the memory, 256 KiB each. The others are plain sessions.
     assert_eq!(count(&flood), 8);
     task.abort();
-    assert_eq!(
-        offramp.metric("longhaul_offramp_sessions_resumable").await,
-        8.0
-    );
-    let promised = offramp.metric("longhaul_offramp_resume_memory_bytes").await;
-    assert_eq!(promised, f64::from(2 << 20));
+    offramp
+        .wait_for_metric("longhaul_offramp_sessions_resumable", 8.0)
+        .await;
+    offramp
+        .wait_for_metric("longhaul_offramp_resume_memory_bytes", f64::from(2 << 20))
+        .await;
     // Another key still gets its share.
     let theirs = start(&other, "direct").await;
     assert!(theirs.0.info().resumable.is_some());

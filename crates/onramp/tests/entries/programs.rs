@@ -11,7 +11,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use crate::world::{
-    OwnedReply, Program, User, acceptor, assert_carries, listening, unused_address,
+    OwnedReply, Program, User, acceptor, assert_carries, listening, refusing_address,
 };
 
 const FAR: RouteQuery<'static> = RouteQuery {
@@ -205,7 +205,7 @@ async fn unlisted_keys_and_unknown_servers_are_refused() {
     );
     assert_eq!(
         program
-            .connect(acceptor(unused_address()))
+            .connect(acceptor(refusing_address()))
             .await
             .unwrap_err(),
         Errno::CONNREFUSED.raw_os_error()
@@ -255,7 +255,7 @@ async fn a_failure_is_reported_before_the_reset() {
     let _onramp = near.start();
     let program = Program::connect_to(&near).await;
     for fill_it in [false, true] {
-        let (mut stream, ticket) = program.connected(acceptor(unused_address())).await;
+        let (mut stream, ticket) = program.connected(acceptor(refusing_address())).await;
         let put = if fill_it { fill(&stream) } else { 0 };
         program.begin(&stream, ticket, put).await;
         let Some(OwnedReply::Done(errno, reason)) = program.received().await else {
@@ -273,7 +273,7 @@ async fn a_ticket_works_once_and_unknown_messages_close() {
     let near = User::new();
     let _onramp = near.start();
     let program = Program::connect_to(&near).await;
-    let (stream, ticket) = program.connected(acceptor(unused_address())).await;
+    let (stream, ticket) = program.connected(acceptor(refusing_address())).await;
     program.begin(&stream, ticket + 1, 0).await;
     let Some(OwnedReply::Done(errno, _)) = program.received().await else {
         panic!("it is told")

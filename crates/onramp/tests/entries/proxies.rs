@@ -9,7 +9,7 @@ use rustix::net::sockopt;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::world::{User, assert_carries, bytes, echo_server, offramp, unused_address};
+use crate::world::{User, assert_carries, bytes, echo_server, offramp, refusing_address};
 
 fn loopback() -> SocketAddr {
     "127.0.0.1:0".parse().unwrap()
@@ -89,7 +89,7 @@ async fn socks_connects_directly_and_through_an_offramp() {
     let (reply, stream) = asked(proxy, server).await;
     assert_eq!(reply, 0);
     echoes(stream, 3_000_000).await;
-    let (reply, _) = asked(proxy, unused_address()).await;
+    let (reply, _) = asked(proxy, refusing_address()).await;
     assert_eq!(
         reply, 5,
         "what the off-ramp says of the server is what the client receives"
@@ -97,7 +97,7 @@ async fn socks_connects_directly_and_through_an_offramp() {
     let other = format!(
         "[[route]]\nto = [\"127.0.0.1\"]\nofframp = \"{key}@{}\"\nalways = true\n\
          fall_back = false\n",
-        unused_address()
+        refusing_address()
     );
     user.write("routes.toml", &other);
     onramp.reload();
@@ -116,7 +116,7 @@ async fn socks_connects_directly_and_through_an_offramp() {
 async fn socks_reports_the_reason_of_a_failure() {
     let user = User::new();
     let (_onramp, proxy) = socks(&user);
-    assert_eq!(asked(proxy, unused_address()).await.0, 5);
+    assert_eq!(asked(proxy, refusing_address()).await.0, 5);
     let mut stream = TcpStream::connect(proxy).await.unwrap();
     talk::<2>(&mut stream, &[5, 1, 0]).await;
     let name = [&[5, 1, 0, 3, 12][..], b"none.invalid", &[0, 80]].concat();
@@ -324,7 +324,7 @@ async fn http_opens_tunnels_and_reports_failures() {
         all.starts_with("HTTP/1.1 200 ") && all.ends_with("\r\n\r\nearly"),
         "{all}"
     );
-    let (answer, _) = head(proxy, &connect(&unused_address().to_string())).await;
+    let (answer, _) = head(proxy, &connect(&refusing_address().to_string())).await;
     assert!(answer.starts_with("HTTP/1.1 502 "), "{answer}");
     assert!(
         answer.contains("proxy-status: longhaul; error=connection_refused"),
@@ -389,7 +389,7 @@ async fn http_relays_requests_without_hop_by_hop_fields() {
     );
     let request = format!(
         "GET http://{}/ HTTP/1.1\r\nHost: h\r\n\r\n",
-        unused_address()
+        refusing_address()
     );
     let (answer, _) = head(proxy, &request).await;
     assert!(answer.starts_with("HTTP/1.1 502 "), "{answer}");

@@ -7,7 +7,7 @@ use longhaul_ramp_protocol::RouteQuery;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
-use crate::world::{OwnedReply, Program, User, unused_address};
+use crate::world::{OwnedReply, Program, User, free_address};
 
 /// Returns a reservation to loopback with one source port for each path.
 fn reserved(ports: &[u16]) -> Vec<ReservedPaths> {
@@ -40,7 +40,7 @@ async fn programs_leave_from_ports_of_the_paths() {
     let program = Program::connect_to(&user).await;
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let to = listener.local_addr().unwrap();
-    let sources = [unused_address(), unused_address()];
+    let sources = [free_address(), free_address()];
     onramp.set_reserved_paths(reserved(&sources.map(|source| source.port())));
     let mut open = Vec::new();
     for source in sources {
@@ -62,8 +62,8 @@ async fn programs_that_cannot_bind_are_not_assigned_a_path() {
     let user = User::new();
     let onramp = user.start();
     let program = Program::connect_to(&user).await;
-    let to = unused_address();
-    onramp.set_reserved_paths(reserved(&[unused_address().port()]));
+    let to = free_address();
+    onramp.set_reserved_paths(reserved(&[free_address().port()]));
     let bound = RouteQuery {
         binds: false,
         remembers: false,
@@ -100,7 +100,7 @@ async fn proxies_connect_from_ports_of_the_paths() {
     let proxy = onramp.addresses().socks[0];
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let to = listener.local_addr().unwrap();
-    let sources = [unused_address(), unused_address()];
+    let sources = [free_address(), free_address()];
     onramp.set_reserved_paths(reserved(&sources.map(|source| source.port())));
     let mut open = Vec::new();
     for source in sources {

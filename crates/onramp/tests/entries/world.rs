@@ -5,6 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use longhaul_offramp::{ListenerConfig, Offramp, OfframpConfig};
 use longhaul_onramp::{Onramp, OnrampConfig};
@@ -267,11 +268,32 @@ pub async fn offramp(friend: &User) -> (SocketAddr, String, tokio::task::JoinHan
     (at, key, tokio::spawn(offramp.run(std::future::pending())))
 }
 
-/// Returns a port without a listener.
-pub fn unused_address() -> SocketAddr {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap()
+/// Returns an address that refuses connections. Its socket stays bound until the program ends, so
+/// that nobody else can listen there.
+pub fn refusing_address() -> SocketAddr {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let address = socket.local_addr().unwrap();
+    std::mem::forget(socket);
+    address
 }
+
+/// Returns an address with a free port. The kernel gives no connection a port this low
+/// (`ip_local_port_range` in ip(7)), so it stays free.
+pub fn free_address() -> SocketAddr {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    loop {
+        // Programs that run at the same time have neighbouring numbers.
+        let first = std::process::id().wrapping_mul(16);
+        let number = first.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
+        let port = 10_000 + (number % 20_000) as u16;
+        let address = SocketAddr::from(([127, 0, 0, 1], port));
+        if std::net::TcpListener::bind(address).is_ok() {
+            return address;
+        }
+    }
+}
+
 /// Starts a server that echoes its input on any number of connections.
 pub async fn echo_server() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -56,7 +56,7 @@ async fn observed(options: DuplexOptions, observer: JoinObserver) -> (Session, T
     let (near, far) = tokio::join!(connect(&to), listener.accept());
     let programs = TcpListener::bind(LOOPBACK).await.unwrap();
     let address = programs.local_addr().unwrap();
-    let deadline = Instant::now() + Duration::from_secs(20);
+    let deadline = Instant::now() + Duration::from_secs(120);
     let dialled = dial(
         std::slice::from_ref(&address),
         |_| HopOptions::default(),

@@ -200,6 +200,7 @@ async fn set_id_files_are_not_overwritten() {
     let (old, new) = (noise(SIZE, 1), noise(SIZE, 2));
     std::fs::write(&from, &new).unwrap();
     std::fs::write(&to, &old).unwrap();
+    set_mtime(&to, 1_000_000_000, 0);
     std::fs::set_permissions(&to, std::fs::Permissions::from_mode(0o4755)).unwrap();
     let progress = Arc::new(TransferProgress::default());
     let (found, request) = push_request(&from, "copy");
@@ -220,6 +221,7 @@ async fn new_and_locked_files_are_not_overwritten() {
     pushed(bench.pipes(), &from, "copy", IN_PLACE).await;
     assert!(std::fs::read(&to).unwrap() == new);
     std::fs::write(&to, &old).unwrap();
+    set_mtime(&to, 1_000_000_000, 0);
     let locked = std::fs::File::open(&to).unwrap();
     flock(&locked, FlockOperation::NonBlockingLockExclusive).unwrap();
     let progress = Arc::new(TransferProgress::default());

@@ -16,6 +16,7 @@ use longhaul_transfer::*;
 use parking_lot::Mutex;
 use rustix::fs::{AtFlags, CWD, Timespec, Timestamps};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf};
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 pub fn key(n: u8) -> PublicKey {
@@ -100,6 +101,7 @@ impl Bench {
             hook: Mutex::new(None),
             opened: AtomicUsize::new(0),
             carried: Arc::default(),
+            exhausted: Arc::default(),
         }
     }
 
@@ -367,6 +369,8 @@ pub struct Pipes {
     pub opened: AtomicUsize,
     /// Number of bytes that passed over all pipes.
     pub carried: Arc<AtomicU64>,
+    /// Notified when the budget of a pipe is exhausted.
+    pub exhausted: Arc<Notify>,
 }
 
 /// Returns the two ends of a path. A long path holds everything that is sent into it.
@@ -446,6 +450,7 @@ impl Connector for Pipes {
             stalls,
             hook: None,
             carried: Arc::default(),
+            exhausted: self.exhausted.clone(),
         };
         tokio::spawn(async move { server.serve(theirs, principal).await });
         let hook = self.hook.lock().take();
@@ -457,6 +462,7 @@ impl Connector for Pipes {
             stalls,
             hook,
             carried: self.carried.clone(),
+            exhausted: self.exhausted.clone(),
         })
     }
 }
@@ -517,6 +523,7 @@ pub struct CutPipe {
     stalls: bool,
     hook: Option<Hook>,
     carried: Arc<AtomicU64>,
+    exhausted: Arc<Notify>,
 }
 
 impl CutPipe {
@@ -594,6 +601,7 @@ impl AsyncWrite for CutPipe {
                     .fetch_sub((n as u64).min(budget), Ordering::SeqCst);
                 if before <= n as u64 {
                     self.budget.store(0, Ordering::SeqCst);
+                    self.exhausted.notify_one();
                 }
                 if before <= n as u64 && !self.stalls {
                     let _ = Pin::new(&mut self.inner).poll_shutdown(cx);

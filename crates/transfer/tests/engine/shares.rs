@@ -130,6 +130,7 @@ async fn open_files_are_shared_and_exhaustion_is_reported() {
         ..ServerLimits::default()
     });
     std::fs::create_dir(bench.root("in")).unwrap();
+    std::fs::create_dir(bench.root("d")).unwrap();
     let files: Vec<u8> = (0..40)
         .flat_map(|id| {
             let name = format!("f{id}");
@@ -145,13 +146,16 @@ async fn open_files_are_shared_and_exhaustion_is_reported() {
         .write_all(&wire::push_hello(b"d", &[b""]))
         .await
         .unwrap();
-    std::fs::create_dir_all(bench.root("d")).unwrap();
     stream.write_all(&files).await.unwrap();
     // The last file has failed with `limit`.
     let limit = [&[14u8][..], &39u64.to_le_bytes(), &[13]].concat();
     let mut received = Vec::new();
     while !received.windows(limit.len()).any(|w| w == limit) {
         assert!(stream.read_buf(&mut received).await.unwrap() > 0);
+    }
+    // Other threads create them.
+    while temporaries(&bench.root("d")) < 8 {
+        tokio::task::yield_now().await;
     }
     assert_eq!(temporaries(&bench.root("d")), 8);
     honest(&bench, 2, "/in/g").await;

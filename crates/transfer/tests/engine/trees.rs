@@ -5,6 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use longhaul_transfer::*;
 
@@ -57,7 +58,7 @@ pub fn make_tree(at: &Path) {
         ("deep", 77),
         ("deep/er/and", 78),
     ] {
-        let time = std::time::UNIX_EPOCH + std::time::Duration::new(seconds, 123_456_789);
+        let time = std::time::UNIX_EPOCH + Duration::new(seconds, 123_456_789);
         std::fs::File::open(at.join(name))
             .unwrap()
             .set_modified(time)
@@ -309,12 +310,15 @@ async fn conflicting_kinds_are_reported() {
     assert_eq!(std::fs::read(bench.root("d/dir")).unwrap(), b"in the way");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+/// In virtual time, as a copy that takes long to begin opens further streams.
+#[tokio::test(start_paused = true)]
 async fn streams_and_routes_share_the_work_of_large_copies() {
     let bench = Bench::new();
     std::fs::write(bench.local("big"), noise(24 << 20, 1)).unwrap();
     std::fs::write(bench.local("tiny"), "t").unwrap();
     let mut pipes = bench.pipes();
+    // The copy lasts until the routes are opened.
+    pipes.one_way = Duration::from_millis(60);
     pipes.routes = ["a", "b"].map(RouteInfo::without_depots).into();
     let run = bench
         .push(

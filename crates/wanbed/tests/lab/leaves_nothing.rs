@@ -6,7 +6,7 @@ use std::process::{Child, Command};
 use rustix::process::{Pid, Signal, kill_process};
 use wanbed::{Error, Lab, Overrides};
 
-use super::{ROW, lab, lab_with, name, network_namespace, processes_in};
+use super::{NetworkNamespace, ROW, lab, lab_with, name, network_namespace, processes_in};
 
 /// Returns a process in a node that runs until it is ended.
 fn sleeper(lab: &Lab) -> Child {
@@ -17,10 +17,19 @@ fn sleeper(lab: &Lab) -> Child {
         .unwrap()
 }
 
-/// Returns the output of `ip` about this machine itself.
+/// Returns the output of `ip` about this machine itself, without times that count down.
 fn host() -> String {
     let say = |arguments: &[&str]| {
-        String::from_utf8(Command::new("ip").args(arguments).output().unwrap().stdout).unwrap()
+        let output = Command::new("ip").args(arguments).output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        let mut counts_down = false;
+        let stays = |word: &&str| {
+            let follows = counts_down;
+            counts_down = ["valid_lft", "preferred_lft", "expires"].contains(word);
+            !follows
+        };
+        let words: Vec<&str> = text.split(' ').filter(stays).collect();
+        words.join(" ")
     };
     [
         say(&["-o", "link"]),
@@ -36,7 +45,7 @@ fn host_is_unchanged_after_a_lab() {
     let before = host();
     let Some(lab) = lab(ROW) else { return };
     assert_eq!(host(), before, "while it is up");
-    let namespaces: Vec<String> = ["left", "middle", "right"]
+    let namespaces: Vec<NetworkNamespace> = ["left", "middle", "right"]
         .iter()
         .map(|node| network_namespace(&lab, node))
         .collect();
@@ -102,8 +111,8 @@ fn two_labs_stand_side_by_side() {
     };
     assert_ne!(one.name(), two.name());
     assert_ne!(
-        network_namespace(&one, "left"),
-        network_namespace(&two, "left")
+        network_namespace(&one, "left").name,
+        network_namespace(&two, "left").name
     );
     assert_eq!(one.address("right").unwrap(), two.address("right").unwrap());
     drop(one);

@@ -11,9 +11,10 @@ mod leaves_nothing;
 mod noise;
 mod rootless;
 
+use std::fs::File;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use rustix::net::AddressFamily;
@@ -54,31 +55,45 @@ fn name(test: &str) -> String {
     format!("{test}-{}", std::process::id())
 }
 
-fn scenario_file(directory: &Path) -> std::path::PathBuf {
+fn scenario_file(directory: &Path) -> PathBuf {
     let file = directory.join("row.toml");
     std::fs::write(&file, ROW).unwrap();
     file
 }
 
-/// Returns the network namespace of a node, as `net:[NUMBER]`.
-fn network_namespace(lab: &Lab, node: &str) -> String {
-    let output = lab
-        .command(node, "readlink")
+/// A network namespace. While this exists, the kernel gives its number to no other namespace.
+struct NetworkNamespace {
+    /// Name of the form `net:[NUMBER]`.
+    name: PathBuf,
+    _file: File,
+}
+
+/// Returns the network namespace of a node.
+fn network_namespace(lab: &Lab, node: &str) -> NetworkNamespace {
+    let mut process = lab
+        .command(node, "cat")
         .unwrap()
-        .arg("/proc/self/ns/net")
-        .output()
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
         .unwrap();
-    String::from_utf8(output.stdout).unwrap().trim().to_owned()
+    let path = format!("/proc/{}/ns/net", process.id());
+    let namespace = NetworkNamespace {
+        name: std::fs::read_link(&path).unwrap(),
+        _file: File::open(&path).unwrap(),
+    };
+    drop(process.stdin.take());
+    assert!(process.wait().unwrap().success());
+    namespace
 }
 
 /// Returns the processes on this machine in that namespace.
-fn processes_in(namespace: &str) -> Vec<u32> {
+fn processes_in(namespace: &NetworkNamespace) -> Vec<u32> {
     let entries = std::fs::read_dir("/proc").unwrap().flatten();
     let number = |entry: &std::fs::DirEntry| entry.file_name().to_str()?.parse::<u32>().ok();
     entries
         .filter(|entry| {
-            std::fs::read_link(entry.path().join("ns/net"))
-                .is_ok_and(|link| link.as_os_str() == namespace)
+            std::fs::read_link(entry.path().join("ns/net")).is_ok_and(|link| link == namespace.name)
         })
         .filter_map(|entry| number(&entry))
         .collect()

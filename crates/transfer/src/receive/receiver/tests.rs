@@ -12,7 +12,7 @@ use crate::store::{MadeDir, OnCommit};
 use crate::wire::{EntryOutcome, Meta};
 
 /// Longer than any test takes that does not wait forever.
-const DEADLINE: Duration = Duration::from_secs(30);
+const DEADLINE: Duration = Duration::from_secs(120);
 
 /// A store whose writes report their offset and wait until they are released.
 struct Held {

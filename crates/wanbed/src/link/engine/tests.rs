@@ -15,7 +15,7 @@ fn port() -> (Port, OwnedFd) {
     let kinds = (AddressFamily::UNIX, SocketType::SEQPACKET);
     let (emulator, node) = socketpair(kinds.0, kinds.1, SocketFlags::CLOEXEC, None).unwrap();
     rustix::io::ioctl_fionbio(&emulator, true).unwrap();
-    set_socket_timeout(&node, Timeout::Recv, Some(Duration::from_secs(20))).unwrap();
+    set_socket_timeout(&node, Timeout::Recv, Some(Duration::from_secs(120))).unwrap();
     (Port::Tun(TunPort::over(emulator)), node)
 }
 
