@@ -51,7 +51,7 @@ fn each_hop_can_be_dialled_by_quic() {
         let report = copies(
             &stage,
             &server,
-            &["--route", route, "--transport", transport],
+            &["--route", route, "--transport", transport, "--streams", "1"],
         );
         assert_eq!(report["streams"][0]["bytes"], LEN);
     }

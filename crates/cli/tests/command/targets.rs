@@ -135,7 +135,7 @@ fn names_that_a_target_refuses_are_reported_by_name() {
         plain_tree(&stage);
         write(&stage.path("here/t/small:name"), b"small");
         // A depot limits the rate, so that a refusal comes before the end.
-        let depot = stage.depot("d", Some("60 Mbit/s"));
+        let depot = stage.depot("d", Some("16 Mbit/s"));
         let large = stage.noise("large", REFUSED);
         write(&stage.path("here/t/large?"), &large);
         let raw = std::ffi::OsStr::from_bytes(b"raw\xff");

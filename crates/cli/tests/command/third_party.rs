@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::stage::*;
 
 /// Time limit for records that are written when a copy has ended.
-const LIMIT: Duration = Duration::from_secs(30);
+const LIMIT: Duration = Duration::from_secs(120);
 /// Size of a file that takes long enough to be interrupted, and of the part that passes before.
 const FILE_BYTES: usize = 48 << 20;
 const FIRST_BYTES: u64 = 20 << 20;

@@ -1,9 +1,11 @@
 //! A stand-in for ssh: it logs in to this machine, as a user with a home directory of its own.
 
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+
+use super::write_program;
 
 /// A host whose login is the stand-in. Everything is beneath one directory.
 pub struct Login {
@@ -56,13 +58,4 @@ impl Login {
             .output()
             .unwrap()
     }
-}
-
-fn write_program(file: &Path, script: &str) {
-    // Written under another name first: a file that is open for writing elsewhere cannot be
-    // executed.
-    let new = file.with_extension("new");
-    fs::write(&new, script).unwrap();
-    fs::set_permissions(&new, fs::Permissions::from_mode(0o755)).unwrap();
-    fs::rename(new, file).unwrap();
 }

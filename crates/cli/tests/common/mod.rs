@@ -7,9 +7,12 @@ pub mod login;
 pub mod mirror;
 
 use std::io::{BufRead, BufReader};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use wanbed::Lab;
 
 pub mod trees;
@@ -107,6 +110,42 @@ pub fn program(name: &str) -> Option<PathBuf> {
     folders
         .map(|folder| folder.join(name))
         .find(|file| file.is_file())
+}
+
+/// Makes a script that is a program, or replaces it.
+///
+/// Another program writes it. A process that another test starts at this moment would hold this
+/// test's open file, and a file that is open for writing cannot be executed.
+pub fn write_program(file: &Path, script: &str) {
+    let (text, new) = (file.with_extension("text"), file.with_extension("new"));
+    std::fs::write(&text, script).unwrap();
+    let mut install = Command::new("install");
+    let installed = install.args(["-m", "755"]).args([&text, &new]).status();
+    assert!(installed.unwrap().success());
+    std::fs::rename(new, file).unwrap();
+    std::fs::remove_file(text).unwrap();
+}
+
+/// A TCP port of loopback that refuses connections. It is taken, so that no other process listens
+/// there meanwhile.
+pub struct ClosedPort {
+    _bound: OwnedFd,
+    pub address: SocketAddr,
+}
+
+impl ClosedPort {
+    pub fn new() -> Self {
+        let flags = SocketFlags::CLOEXEC;
+        let bound = rustix::net::socket_with(AddressFamily::INET, SocketType::STREAM, flags, None);
+        let bound = bound.unwrap();
+        let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        rustix::net::bind(&bound, &any).unwrap();
+        let address = rustix::net::getsockname(&bound).unwrap();
+        Self {
+            address: address.try_into().unwrap(),
+            _bound: bound,
+        }
+    }
 }
 
 /// Returns bytes that compress badly and differ from position to position.

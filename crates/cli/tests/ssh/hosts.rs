@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -209,9 +208,7 @@ impl Hosts {
 
     /// Makes a script at the client that is a program.
     pub fn program(&self, name: &str, script: &str) {
-        let file = self.path("bin").join(name);
-        fs::write(&file, script).unwrap();
-        fs::set_permissions(file, fs::Permissions::from_mode(0o755)).unwrap();
+        common::write_program(&self.path("bin").join(name), script);
     }
 
     /// Returns a path of the client.
