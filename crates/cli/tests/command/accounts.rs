@@ -39,7 +39,7 @@ fn accounts(stage: &Stage, arguments: &[&str]) -> String {
 }
 
 /// The client leaves as soon as it knows that everything is in place, without waiting for what the
-/// server still has to say on other streams. That is no failure of any session.
+/// server still has to say on other streams. That is no failure of a session that it has ended.
 #[test]
 fn sessions_of_a_successful_copy_are_completed() {
     const STREAMS: usize = 16;
@@ -77,8 +77,20 @@ fn sessions_of_a_successful_copy_are_completed() {
     assert_eq!(depot.terminate(), Some(0));
     let sessions = records(&stage.path("sessions.jsonl"));
     assert!(sessions.len() >= 2 * STREAMS, "{} sessions", sessions.len());
-    for session in &sessions {
-        assert_eq!(session["result"], "completed", "{session}");
+    let (completed, left): (Vec<_>, Vec<_>) =
+        sessions.iter().partition(|session| session["result"] == "completed");
+    // The stream that brought the last message of each copy.
+    assert!(completed.len() >= 2, "{left:?}");
+    // On a busy machine, a stream may still be sending a block that has arrived over another one.
+    // The client resets it if it cannot end it within 30 ms. One that it has ended would show as a
+    // broken pipe.
+    for session in left {
+        let reason = session["reason"].as_str().unwrap_or_default();
+        let is_given_up = session["result"] == "initiator-died" || session["result"] == "abandoned";
+        assert!(
+            is_given_up && reason.to_lowercase().contains("connection reset"),
+            "{session}"
+        );
     }
 }
 
