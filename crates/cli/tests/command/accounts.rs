@@ -77,8 +77,9 @@ fn sessions_of_a_successful_copy_are_completed() {
     assert_eq!(depot.terminate(), Some(0));
     let sessions = records(&stage.path("sessions.jsonl"));
     assert!(sessions.len() >= 2 * STREAMS, "{} sessions", sessions.len());
-    let (completed, left): (Vec<_>, Vec<_>) =
-        sessions.iter().partition(|session| session["result"] == "completed");
+    let (completed, left): (Vec<_>, Vec<_>) = sessions
+        .iter()
+        .partition(|session| session["result"] == "completed");
     // The stream that brought the last message of each copy.
     assert!(completed.len() >= 2, "{left:?}");
     // On a busy machine, a stream may still be sending a block that has arrived over another one.

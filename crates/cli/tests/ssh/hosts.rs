@@ -79,6 +79,11 @@ impl Hosts {
 
     /// Starts it like [`Self::up`], with further lines in each sshd's settings.
     pub fn up_with(with_longhaul: &[&str], settings: &str) -> Option<Self> {
+        Self::up_on(&Overrides::default(), with_longhaul, settings)
+    }
+
+    /// Starts it like [`Self::up_with`], with another network.
+    pub fn up_on(network: &Overrides, with_longhaul: &[&str], settings: &str) -> Option<Self> {
         if let Some(missing) = PROGRAMS.iter().find(|name| program(name).is_none()) {
             eprintln!(
                 "not tested: no {missing} here (apt-get install openssh-server openssh-client)"
@@ -88,7 +93,7 @@ impl Hosts {
         if !has_labs() {
             return None;
         }
-        let lab = Lab::up(&Scenario::from_text("ssh", STAR), &Overrides::default()).unwrap();
+        let lab = Lab::up(&Scenario::from_text("ssh", STAR), network).unwrap();
         let dir = tempfile::tempdir().unwrap();
         let mut hosts = Self {
             lab,
