@@ -217,7 +217,7 @@ fn a_target_without_permissions_keeps_what_a_copy_left() {
     };
     let server = stage.serve(&[]);
     // A depot limits the rate, so that the copy lasts long enough.
-    let depot = stage.depot("d", Some("60 Mbit/s"));
+    let depot = stage.depot("d", Some("16 Mbit/s"));
     let large = stage.noise("here/large", 16_000_000);
     let there = format!("lh://{}/", server.address);
     let mut first = stage.start_cp(&server, &["--route", &depot.address, "here/large", &there]);

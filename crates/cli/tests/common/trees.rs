@@ -24,8 +24,8 @@ use super::{noise, signal};
 /// Environment variable with the number of cases for each kind of copy.
 const CASES_VARIABLE: &str = "LONGHAUL_TREE_CASES";
 const DEFAULT_CASES: u32 = 20;
-/// Attempts after the last interruption, at the least, and the time for more of them. An attempt may
-/// find that parts of an earlier one still run.
+/// Minimum attempts after the last interruption, and the time for more of them. An attempt may find
+/// that parts of an earlier one still run.
 const MIN_QUIET_ATTEMPTS: usize = 8;
 const QUIET_TIME: Duration = Duration::from_secs(60);
 /// Time within which an attempt ends, interrupted or not.

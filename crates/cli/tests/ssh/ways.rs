@@ -6,8 +6,8 @@ use crate::hosts::{Hosts, PORTS, noise, same};
 
 #[test]
 fn the_reachable_side_is_dialled_else_ssh_carries_the_data() {
-    // The large file takes some six seconds, so that its copy is not over before the third stream is
-    // open.
+    // The large file takes some six seconds, so that its copy is not over before the third stream
+    // is open.
     let slow = Overrides::default().set("links.b.rate", "\"50 Mbit/s\"");
     let Some(hosts) = Hosts::up_on(&slow, &["alpha"], "") else {
         return;
