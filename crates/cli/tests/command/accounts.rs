@@ -76,7 +76,6 @@ fn sessions_of_a_successful_copy_are_completed() {
     }
     assert_eq!(depot.terminate(), Some(0));
     let sessions = records(&stage.path("sessions.jsonl"));
-    assert!(sessions.len() >= 2 * STREAMS, "{} sessions", sessions.len());
     let (completed, left): (Vec<_>, Vec<_>) = sessions
         .iter()
         .partition(|session| session["result"] == "completed");
