@@ -81,8 +81,8 @@ fn sessions_of_a_successful_copy_are_completed() {
         .partition(|session| session["result"] == "completed");
     // The stream that brought the last message of each copy.
     assert!(completed.len() >= 2, "{left:?}");
-    // On a busy machine, a stream may still be sending a block that has arrived over another one, or
-    // may still be opening. The client resets it if that does not end within 30 ms.
+    // On a busy machine, a stream may still be opening, or sending a block that has arrived over
+    // another one. The client resets it if that does not end within 30 ms.
     for session in left {
         let is_given_up = session["result"] == "initiator-died" || session["result"] == "abandoned";
         assert!(is_given_up, "{session}");
