@@ -11,12 +11,17 @@ use wanbed::{Lab, Overrides, Scenario};
 use crate::common::trees::unprivileged;
 use crate::common::{self, Service, has_labs, program};
 
+/// No connection of a node begins at a port of [`PORTS`], so that a block drops no answers.
 const STAR: &str = r#"
 title = "a client, two hosts, and a hub"
 [nodes.client]
+sysctl = { ip_local_port_range = "32768 49999" }
 [nodes.hub]
+sysctl = { ip_local_port_range = "32768 49999" }
 [nodes.alpha]
+sysctl = { ip_local_port_range = "32768 49999" }
 [nodes.beta]
+sysctl = { ip_local_port_range = "32768 49999" }
 [links.a]
 ends = ["client", "hub"]
 delay = "2 ms"
@@ -362,13 +367,22 @@ impl Hosts {
 
     /// Has the hub drop TCP connections to the data ports of `node`.
     pub fn block_data_ports_of(&self, node: &str) {
+        self.change_rule_of("add", node);
+    }
+
+    /// Has the hub forward them again.
+    pub fn allow_data_ports_of(&self, node: &str) {
+        self.change_rule_of("delete", node);
+    }
+
+    fn change_rule_of(&self, action: &str, node: &str) {
         let address = self.lab.address(node).unwrap().to_string();
         self.run(
             "hub",
             "ip",
             &[
                 "rule",
-                "add",
+                action,
                 "pref",
                 "10",
                 "to",

@@ -19,7 +19,10 @@ fn the_reachable_side_is_dialled_else_ssh_carries_the_data() {
         copied.assert_done();
         copied
     };
+    // A busy machine may be so slow to connect that the host tries, too.
+    hosts.block_data_ports_of("client");
     assert_eq!(copy(&["here/small", "alpha:one"]).routes[0], "direct");
+    hosts.allow_data_ports_of("client");
 
     hosts.block_data_ports_of("alpha");
     let reverse = copy(&["--streams", "3", "here/big", "alpha:two"]);
@@ -71,7 +74,9 @@ fn a_jump_host_is_passed_and_the_data_goes_directly() {
         return;
     };
     noise(&hosts.path("here/big"), 3 << 20);
-    let copied = hosts.cp(&["-o", "ProxyJump=hub", "here/big", "alpha:"]);
+    hosts.block_data_ports_of("client");
+    let arguments = ["--port-range", PORTS, "-o", "ProxyJump=hub", "here/big"];
+    let copied = hosts.cp(&[&arguments[..], &["alpha:"]].concat());
     // ssh passes its settings file on to the jump only because it is named with -F.
     copied.assert_done();
     assert_eq!(copied.routes[0], "direct");
@@ -139,7 +144,9 @@ fn scp_flags_work_or_suggest_a_replacement() {
         return;
     };
     noise(&hosts.path("here/big"), 3 << 20);
-    let copied = hosts.cp(&["-4", "-B", "-C", "-p", "-q", "here/big", "alpha:four"]);
+    hosts.block_data_ports_of("client");
+    let flags = ["-4", "-B", "-C", "-p", "-q", "--port-range", PORTS];
+    let copied = hosts.cp(&[&flags[..], &["here/big", "alpha:four"]].concat());
     copied.assert_done();
     assert_eq!(copied.routes[0], "direct", "{:?}", copied.notices);
     let no_ipv6 = hosts.cp(&["-6", "-B", "here/big", "alpha:six"]);
