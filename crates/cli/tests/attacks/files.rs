@@ -11,7 +11,9 @@ use crate::stage::*;
 use crate::world::*;
 
 /// Far longer than an answer takes.
-const ANSWER: Duration = Duration::from_secs(8);
+const ANSWER: Duration = Duration::from_secs(60);
+/// Time for which sessions that nobody may hold wait for an answer.
+const HELD: Duration = Duration::from_secs(8);
 const HELLO: &str = "{\"lowest\":1,\"highest\":1}\n";
 
 /// Encodes in Base64 (RFC 4648).
@@ -232,7 +234,7 @@ fn floods_of_file_questions_cost_only_their_sender() {
         )
         .await;
         let hellos = std::iter::repeat_n(HELLO.as_bytes().to_vec(), 600);
-        let held = longhaul_hostile::client::open_held_file_sessions(&target, hellos, ANSWER).await;
+        let held = longhaul_hostile::client::open_held_file_sessions(&target, hellos, HELD).await;
         assert!(!held.is_empty());
         let after = Usage::read(server.process()).unwrap();
         let grown = after.resident.saturating_sub(before.resident);

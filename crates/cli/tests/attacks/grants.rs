@@ -11,7 +11,7 @@ use crate::stage::{Service, errors, no_temps};
 use crate::world::*;
 
 /// Maximum time for an answer.
-const ANSWER: Duration = Duration::from_secs(6);
+const ANSWER: Duration = Duration::from_secs(20);
 
 /// Starts a server with a directory `root/incoming` that `attacker` may write to, and nothing else.
 fn serve(world: &World, directory: &str) -> Service {

@@ -19,7 +19,7 @@ fn an_unproved_key_is_not_remembered() {
     world.stage.noise("here/f", 1000);
     let there = format!("lh://{}/f", impostor.address);
     let output = world.cp_within(
-        Duration::from_secs(15),
+        Duration::from_secs(60),
         "me",
         &["--accept-new", "here/f", &there],
     );

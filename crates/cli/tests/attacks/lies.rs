@@ -9,7 +9,7 @@ use longhaul_proto::{PublicKey, StatusCode};
 use crate::stage::{Service, errors};
 use crate::world::*;
 
-const LIMIT: Duration = Duration::from_secs(15);
+const LIMIT: Duration = Duration::from_secs(60);
 /// Reverses the direction of a line, hides what follows, and contains unusual line breaks.
 const STEERING: &str =
     "all is well\u{202e}\u{2066}\u{200b}\u{200f}\u{2028}\u{2029}\u{feff}\u{1b}[2Jrm";

@@ -16,7 +16,7 @@ const NODES: &str = "title = \"a node to be attacked in\"\nnodes = { depot = {},
     [links]\nl = { ends = [\"depot\", \"other\"], delay = \"1 ms\", rate = \"unlimited\" }\n";
 /// Set by the lab for processes in a node.
 const IN_A_NODE: &str = "WANBED_NODE";
-const ANSWER: Duration = Duration::from_secs(4);
+const ANSWER: Duration = Duration::from_secs(60);
 
 /// Runs `body` in a node of a lab. Outside of one, it starts the test called `name` again, inside.
 pub fn in_a_node(name: &str, body: impl FnOnce(IpAddr)) {

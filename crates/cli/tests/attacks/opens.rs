@@ -12,7 +12,7 @@ use longhaul_proto::{Endpoint, Open, StatusCode};
 
 use crate::world::*;
 
-const ANSWER: Duration = Duration::from_secs(8);
+const ANSWER: Duration = Duration::from_secs(60);
 /// OPENs of a flood: more than the ids that a depot remembers. It is also bounded in time.
 const FLOOD: u64 = 66_000;
 const FLOOD_PER_SECOND: u32 = 100_000;

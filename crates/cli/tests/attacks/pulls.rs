@@ -27,7 +27,7 @@ fn pull(world: &World, said: &[Vec<u8>], flags: &[&str], sources: &[&str], to: &
         .collect();
     arguments.extend(sources.iter().map(String::as_str));
     arguments.push(to);
-    let output = world.cp_within(Duration::from_secs(15), "me", &arguments);
+    let output = world.cp_within(Duration::from_secs(60), "me", &arguments);
     output.expect("a copy from a hostile server did not end")
 }
 

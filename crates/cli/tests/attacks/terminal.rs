@@ -45,7 +45,7 @@ fn text_of_a_server_cannot_control_the_terminal() {
             let (key, from) = (server.key.to_string(), format!("lh://{}/t", server.address));
             let arguments = [&["-r", "--host-key", &key], more, &[&from, "here/got"]].concat();
             let output = world
-                .cp_within(Duration::from_secs(15), "me", &arguments)
+                .cp_within(Duration::from_secs(60), "me", &arguments)
                 .unwrap();
             assert_ne!(output.status.code(), Some(0));
             let shown = [&output.stderr[..], &output.stdout].concat();
@@ -94,7 +94,7 @@ fn totals_beyond_all_bounds_panic_no_progress_on_a_terminal() {
         .stderr(Stdio::piped());
     let mut command = tokio::process::Command::from(command);
     command.kill_on_drop(true);
-    let limit = Duration::from_secs(20);
+    let limit = Duration::from_secs(60);
     let output = world
         .attackers
         .block_on(async { tokio::time::timeout(limit, command.output()).await });

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::process::{Command, Output};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use longhaul_hostile::{Crowd, CrowdPlan, StrangerBehaviour, client};
 use longhaul_session::Identity;
@@ -15,7 +15,7 @@ use crate::stage::{Service, Stage};
 
 /// Time limit of an honest copy under attack: far above its usual time, far below the duration of a
 /// lock-out.
-pub const HONEST: Duration = Duration::from_secs(8);
+pub const HONEST: Duration = Duration::from_secs(30);
 /// A free port on loopback.
 pub const ANY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
@@ -82,6 +82,20 @@ impl World {
 
     pub fn log(&self, who: &str) -> PathBuf {
         self.stage.path(&format!("{who}.log"))
+    }
+
+    /// Waits until the log of `who` has these words: an answer may arrive before its line is
+    /// written.
+    pub fn wait_for_log(&self, who: &str, words: &str) {
+        let deadline = Instant::now() + HONEST;
+        loop {
+            let log = std::fs::read_to_string(self.log(who)).unwrap();
+            if log.contains(words) {
+                return;
+            }
+            assert!(Instant::now() < deadline, "no {words:?} in {log}");
+            std::thread::yield_now();
+        }
     }
 
     /// Returns the identity of `who`, for a session by hand.

@@ -70,21 +70,16 @@ fn sessions_of_a_successful_copy_are_completed() {
     wait_for_records(&stage.path("sessions.jsonl"), 2 * STREAMS);
     assert_eq!(depot.terminate(), Some(0));
     let sessions = records(&stage.path("sessions.jsonl"));
+    let (completed, left): (Vec<_>, Vec<_>) = sessions
+        .iter()
+        .partition(|session| session["result"] == "completed");
     assert!(sessions.len() >= 2 * STREAMS, "{} sessions", sessions.len());
-    let (completed, left): (Vec<_>, Vec<_>) =
-        sessions.iter().partition(|session| session["result"] == "completed");
-    // The stream that brought the last message of each copy.
-    assert!(completed.len() >= 2, "{left:?}");
-    // On a busy machine, a stream may still be sending a block that has arrived over another one.
-    // The client resets it if it cannot end it within 30 ms. One that it has ended would show as a
-    // broken pipe.
+    assert!(completed.len() > STREAMS, "{left:?}");
+    // On a busy machine, a stream may still be opening, or sending a block that has arrived over
+    // another one. The client resets it if that does not end within 30 ms.
     for session in left {
-        let reason = session["reason"].as_str().unwrap_or_default();
         let is_given_up = session["result"] == "initiator-died" || session["result"] == "abandoned";
-        assert!(
-            is_given_up && reason.to_lowercase().contains("connection reset"),
-            "{session}"
-        );
+        assert!(is_given_up, "{session}");
     }
 }
 

@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::stage::{Service, Stage, errors};
 
 /// Time limit for a datagram.
-const LIMIT: Duration = Duration::from_secs(30);
+const LIMIT: Duration = Duration::from_secs(120);
 
 fn packaging(file: &str) -> PathBuf {
     let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging/monitoring");

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::common::program;
+use crate::common::{program, write_program};
 use crate::stage::Stage;
 
 /// A mounted file system, unmounted on drop.
@@ -84,8 +84,7 @@ impl Mount {
                 std::fs::create_dir(&below).unwrap();
                 // A replacement for ssh: SFTP on standard input and output, for any arguments.
                 let ssh = stage.path("sftp");
-                std::fs::write(&ssh, format!("#!/bin/sh\nexec {SFTP_SERVER}\n")).unwrap();
-                run(Command::new("chmod").arg("755").arg(&ssh));
+                write_program(&ssh, &format!("#!/bin/sh\nexec {SFTP_SERVER}\n"));
                 let mut remote = std::ffi::OsString::from("here:");
                 remote.push(&below);
                 let command = format!("ssh_command={}", ssh.display());

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+use crate::common::ClosedPort;
 use crate::control::Controller;
 use crate::stage::*;
 
@@ -298,11 +299,8 @@ fn a_depot_joins_a_controller_that_accepts_its_key() {
     );
     assert!(text(&checked).contains(&format!("  registers as west with {url}\n")));
 
-    // A port at which nothing listens.
-    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let nowhere = format!("https://{}", free.local_addr().unwrap());
-    drop(free);
-    let gone = join(&nowhere);
+    let nowhere = ClosedPort::new();
+    let gone = join(&format!("https://{}", nowhere.address));
     assert_eq!(gone.status.code(), Some(3), "{}", errors(&gone));
 }
 

@@ -25,12 +25,18 @@ impl Reported {
     }
 }
 
-/// Accepts one request, and sends the answer.
+/// Accepts one request, and sends the answer. A connection without a request is that of an agent
+/// that was killed.
 fn answered(listener: &TcpListener, answer: &str) -> Reported {
-    let (mut stream, _) = listener.accept().unwrap();
-    let mut reader = BufReader::new(stream.try_clone().unwrap());
     let mut line = String::new();
-    reader.read_line(&mut line).unwrap();
+    let (mut stream, mut reader) = loop {
+        line.clear();
+        let (stream, _) = listener.accept().unwrap();
+        let mut reader = BufReader::new(stream.try_clone().unwrap());
+        if reader.read_line(&mut line).is_ok_and(|length| length > 0) {
+            break (stream, reader);
+        }
+    };
     let mut words = line.split_whitespace();
     let (method, target) = (
         words.next().unwrap().to_owned(),
@@ -185,7 +191,7 @@ fn a_notice_is_not_a_request_to_another_agent() {
     let lines = BufReader::new(agent.stderr.take().unwrap()).lines();
     let reported = lines
         .map(Result::unwrap)
-        .find(|line| line.contains("did not accept the notice"));
+        .find(|line| line.contains("did not accept the notice") && line.contains("answered "));
     for child in [&mut agent, &mut other] {
         child.kill().unwrap();
         child.wait().unwrap();

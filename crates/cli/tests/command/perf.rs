@@ -6,6 +6,7 @@ use std::process::{Child, Command, Output, Stdio};
 
 use serde_json::Value;
 
+use crate::common::ClosedPort;
 use crate::stage::{Service, Stage, errors, signal};
 
 /// Runs `longhaul perf` as `me`, and returns its JSON.
@@ -72,7 +73,7 @@ fn both_ends_count_the_same_bytes() {
 fn a_timed_measurement_leaves_out_its_beginning() {
     let stage = Stage::new();
     let server = stage.perf(&[]);
-    let json = measured(&stage, &server, &["-t", "1s", "-O", "200ms", "-i", "100ms"]);
+    let json = measured(&stage, &server, &["-t", "5s", "-O", "1s", "-i", "100ms"]);
     let intervals = json["intervals"].as_array().unwrap();
     let omitted = |interval: &Value| interval["sum"]["omitted"].as_bool().unwrap();
     assert!(omitted(&intervals[0]) && !omitted(intervals.last().unwrap()));
@@ -158,11 +159,11 @@ fn each_refusal_has_its_exit_code() {
         .output()
         .unwrap();
     refused(&unknown, 4, "--accept-new");
-    let address = server.address.clone();
-    server.terminate();
+    let closed = ClosedPort::new();
     let gone = stage
         .longhaul("me")
-        .args(["perf", "--json", "--host-key", &other, &address])
+        .args(["perf", "--json", "--host-key", &other])
+        .arg(closed.address.to_string())
         .output()
         .unwrap();
     assert_eq!(gone.status.code(), Some(3), "{}", errors(&gone));
@@ -273,8 +274,10 @@ fn a_client_that_dies_leaves_the_server_serving() {
 fn an_interrupt_ends_a_measurement() {
     let stage = Stage::new();
     let server = stage.perf(&[]);
-    let (mut child, _lines) = under_way(&stage, &server, &[]);
+    let (mut child, mut lines) = under_way(&stage, &server, &[]);
     signal(&child, "INT");
+    // Read to the end, so that it does not wait for a reader.
+    std::io::copy(&mut lines, &mut std::io::sink()).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(130));
 }
 

@@ -9,6 +9,7 @@ use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use crate::common::{noise, program};
 use crate::stage::*;
@@ -23,6 +24,8 @@ const LARGE_BYTES: usize = 24_000_000;
 const MAX_TAKEN: usize = 400;
 const IMAGE_BYTES: u64 = 400 << 20;
 const OUTER_BYTES: u64 = 4 << 30;
+/// Time limit for the last process that uses a file system.
+const UNMOUNT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A kind of copy to the disk.
 #[derive(Clone, Copy, Debug)]
@@ -63,9 +66,16 @@ impl Mount {
 
 impl Drop for Mount {
     fn drop(&mut self) {
-        for lazily in [&[][..], &["-l"]] {
-            let unmounted = Command::new("umount").args(lazily).arg(&self.0).output();
-            if unmounted.is_ok_and(|output| output.status.success()) {
+        let unmount = |options: &[&str]| {
+            let output = Command::new("umount").args(options).arg(&self.0).output();
+            output.is_ok_and(|output| output.status.success())
+        };
+        // A process that is ending may still use it. No other image can be mounted until then, as
+        // its file system has the same UUID.
+        let deadline = Instant::now() + UNMOUNT_TIMEOUT;
+        while !unmount(&[]) {
+            if Instant::now() > deadline {
+                unmount(&["-l"]);
                 return;
             }
         }

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::Output;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -16,6 +17,8 @@ use crate::stage::{Stage, errors};
 const ASKERS: usize = 4;
 /// Acknowledged reservations before the controller is killed.
 const ACKNOWLEDGED: usize = 20;
+/// Time limit for these: far more than they take.
+const ACKNOWLEDGED_TIMEOUT: Duration = Duration::from_secs(120);
 /// Number of kills.
 const ROUNDS: usize = 3;
 /// A moment far ahead, in milliseconds: 2100.
@@ -286,14 +289,13 @@ fn errors_of_reserve_are_one_line() {
 fn kept(socket: &Path) -> BTreeMap<String, usize> {
     let (mut found, mut after) = (BTreeMap::new(), String::new());
     loop {
-        let (status, page) = ask(
-            socket,
-            true,
-            "GET",
-            &format!("/reservations?limit=1000{after}"),
-            "",
-        )
-        .unwrap();
+        let path = format!("/reservations?limit=1000{after}");
+        let (status, page) = ask(socket, true, "GET", &path, "").unwrap();
+        // The store's process may have just started, and its old connections are dead.
+        if status >= 500 {
+            thread::yield_now();
+            continue;
+        }
         assert_eq!(status, 200, "{page}");
         for item in page["items"].as_array().unwrap() {
             assert_eq!(
@@ -311,8 +313,8 @@ fn kept(socket: &Path) -> BTreeMap<String, usize> {
     }
 }
 
-/// Reserves from several threads until one is not granted, and calls `blow` meanwhile. Returns what
-/// was acknowledged.
+/// Reserves from several threads, and calls `blow` meanwhile. A controller that is too busy, or
+/// whose store does not answer, is asked again. Returns what was acknowledged.
 fn acknowledged_until(socket: &Path, round: usize, blow: impl FnOnce()) -> Vec<String> {
     let (count, is_over) = (AtomicUsize::new(0), AtomicBool::new(false));
     thread::scope(|scope| {
@@ -332,6 +334,7 @@ fn acknowledged_until(socket: &Path, round: usize, blow: impl FnOnce()) -> Vec<S
                         });
                         match ask(socket, false, "POST", "/reservations", &body.to_string()) {
                             Some((201, _)) => acknowledged.push(name),
+                            Some((status, _)) if status >= 500 || status == 429 => continue,
                             _ => break,
                         }
                         count.fetch_add(1, Ordering::SeqCst);
@@ -340,7 +343,9 @@ fn acknowledged_until(socket: &Path, round: usize, blow: impl FnOnce()) -> Vec<S
                 })
             })
             .collect();
+        let deadline = Instant::now() + ACKNOWLEDGED_TIMEOUT;
         while count.load(Ordering::SeqCst) < ACKNOWLEDGED
+            && Instant::now() < deadline
             && asking.iter().any(|asking| !asking.is_finished())
         {
             thread::yield_now();

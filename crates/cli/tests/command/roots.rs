@@ -2,11 +2,14 @@
 
 use std::path::Path;
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use crate::stage::*;
 
 /// Rate of the depot that the copies pass, so that they last long enough.
-const SLOW: Option<&str> = Some("60 Mbit/s");
+const SLOW: Option<&str> = Some("16 Mbit/s");
+/// Time limit for a line in a log: far more than anything takes.
+const LOG_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A file system of a directory of `stage`, mounted over its root. Unmounted on drop.
 struct MountedOver<'a>(&'a Stage);
@@ -51,6 +54,19 @@ fn push(stage: &Stage, server: &Service, name: &str) -> (Option<i32>, String) {
     (copy.status.code(), errors(&copy))
 }
 
+/// Waits until a server has logged these words.
+fn wait_for_log(log: &Path, words: &str) {
+    let deadline = Instant::now() + LOG_TIMEOUT;
+    loop {
+        let reported = std::fs::read_to_string(log).unwrap();
+        if reported.contains(words) {
+            return;
+        }
+        assert!(Instant::now() < deadline, "no {words:?} in {reported}");
+        std::thread::yield_now();
+    }
+}
+
 fn assert_refused((code, reported): (Option<i32>, String)) {
     assert_eq!(code, Some(1), "{reported}");
     assert!(
@@ -81,11 +97,7 @@ fn nothing_lands_beneath_a_mount_over_the_root() {
         .output()
         .unwrap();
     assert_eq!(listed.status.code(), Some(1), "{}", errors(&listed));
-    let reported = std::fs::read_to_string(&log).unwrap();
-    assert!(
-        reported.contains("the root was replaced or mounted over"),
-        "{reported}"
-    );
+    wait_for_log(&log, "the root was replaced or mounted over");
     // The same root is back.
     drop(mounted);
     assert!(is_empty(&stage.path("root")) && is_empty(&stage.path("disk")));
@@ -97,18 +109,21 @@ fn nothing_lands_beneath_a_mount_over_the_root() {
 fn a_recreated_root_is_served_once_confirmed() {
     let stage = Stage::new();
     stage.noise("here/f", 1000);
-    let server = stage.serve(&[]);
+    let log = stage.path("log");
+    let server = stage.serve_logging_to(&log, &[]);
     std::fs::rename(stage.path("root"), stage.path("former")).unwrap();
     assert_refused(push(&stage, &server, "f"));
     // There is nothing to confirm yet.
     server.hang_up();
+    wait_for_log(&log, "cannot open the root");
     assert_refused(push(&stage, &server, "f"));
     std::fs::create_dir(stage.path("root")).unwrap();
     assert_refused(push(&stage, &server, "f"));
     server.hang_up();
     // A signal takes effect with a delay.
-    let mut tries = std::iter::repeat_with(|| push(&stage, &server, "f")).take(100);
-    assert!(tries.any(|(code, _)| code == Some(0)));
+    wait_for_log(&log, "the directory at the root's path is another one");
+    let (code, reported) = push(&stage, &server, "f");
+    assert_eq!(code, Some(0), "{reported}");
     assert!(stage.path("root/f").exists());
     assert!(is_empty(&stage.path("former")));
 }

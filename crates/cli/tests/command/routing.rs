@@ -10,16 +10,28 @@ use std::io::Read;
 use std::net::TcpListener;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::{Arc, Mutex};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 
+use crate::common::ClosedPort;
 use crate::stage::{Service, Stage, errors};
 use scripted::Scripted;
 
 /// Enough for streams over every route.
 const BYTES: usize = 6 << 20;
 const DAY_MS: u64 = 86_400_000;
+/// Time limit of every wait: far more than anything takes.
+const WAIT_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// Waits until something is true.
+fn wait_until(what: &str, is_true: impl Fn() -> bool) {
+    let deadline = Instant::now() + WAIT_TIMEOUT;
+    while !is_true() {
+        assert!(Instant::now() < deadline, "{what}: in vain");
+        std::thread::yield_now();
+    }
+}
 
 fn use_controller(stage: &Stage, url: &str) {
     std::fs::create_dir_all(stage.path("me")).unwrap();
@@ -169,7 +181,8 @@ fn a_controller_that_never_answers_is_not_waited_for() {
     });
     let (report, _) = copied(&stage, &server, "one");
     assert_eq!(report["routing"]["by"], "nobody");
-    assert!(!held.lock().unwrap().is_empty(), "it was asked");
+    // It may be asked only after the copy is over.
+    wait_until("it is asked", || !held.lock().unwrap().is_empty());
     let explained = stage
         .longhaul("me")
         .args(["route", "127.0.0.1:1", "--size", "1G"])
@@ -187,12 +200,7 @@ fn a_controller_that_never_answers_is_not_waited_for() {
 fn a_dead_route_loses_no_data_and_is_avoided_afterwards() {
     let stage = Stage::new();
     let server = stage.serve(&[]);
-    // The listener is gone.
-    let closed = TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap()
-        .to_string();
+    let closed = ClosedPort::new();
     // Accepts, and stays silent.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     // A depot that only admits another key.
@@ -207,7 +215,7 @@ fn a_dead_route_loses_no_data_and_is_avoided_afterwards() {
         stage.service(command, "addresses")
     };
     for (name, depot) in [
-        ("closed", closed),
+        ("closed", closed.address.to_string()),
         ("silent", silent.local_addr().unwrap().to_string()),
         ("refusing", refusing.address.clone()),
         ("itself", server.address.clone()),
@@ -216,9 +224,14 @@ fn a_dead_route_loses_no_data_and_is_avoided_afterwards() {
         keep(&stage, &kept(&stage, &table(&depot, now_ms())));
         let (report, events) = copied(&stage, &server, name);
         let carried = carried(&report);
-        assert_eq!(
-            carried.get("direct"),
-            Some(&(BYTES as u64)),
+        let sum = |is_direct: bool| -> u64 {
+            let mut routes = carried.clone();
+            routes.retain(|route, _| route.starts_with("direct") == is_direct);
+            routes.into_values().sum()
+        };
+        // More if one stream repeats blocks that were long in flight on another.
+        assert!(
+            sum(true) >= BYTES as u64 && sum(false) == 0,
             "{name}: {carried:?}"
         );
         if name == "itself" {

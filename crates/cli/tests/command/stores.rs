@@ -15,6 +15,7 @@ use std::process::{Command, Output, Stdio};
 use serde_json::Value;
 
 use crate::common::noise;
+use crate::resuming::has_journal;
 use crate::stage::{Running, Stage, errors, no_temps};
 use clouds::Cloud;
 use peers::Peer;
@@ -61,8 +62,15 @@ impl World {
         (output.status.code(), printed + &errors(&output))
     }
 
-    /// Starts a copy by a proxy that stalls, and kills it once it has copied `bytes`.
-    fn kill_after(&self, proxy: &StallingProxy, arguments: &[&str], bytes: u64) {
+    /// Starts a copy by a proxy that stalls, and kills it once it has copied `bytes` and
+    /// `is_recorded` returns true.
+    fn kill_after(
+        &self,
+        proxy: &StallingProxy,
+        arguments: &[&str],
+        bytes: u64,
+        is_recorded: impl Fn() -> bool,
+    ) {
         let mut command = self.longhaul(&proxy.address);
         command
             .args(["cp", "--json", "--streams", "2"])
@@ -77,6 +85,7 @@ impl World {
         for _ in 0..8 {
             copy.until(is_far);
         }
+        copy.until(|_| is_recorded());
         copy.child.kill().unwrap();
         copy.child.wait().unwrap();
     }
@@ -218,7 +227,7 @@ fn killed_uploads_to_stores_resume() {
         fs::write(path("here/f"), &data).unwrap();
         let proxy = StallingProxy::new(&world.peer.address, Limited::FromClient, 54 << 20);
         let paths = ["here/f", f.as_str()];
-        world.kill_after(&proxy, &paths, 16 << 20);
+        world.kill_after(&proxy, &paths, 16 << 20, || true);
         let resumed = world.cp(&paths);
         resumed.assert_done();
         let bytes = resumed.number("resumed_bytes");
@@ -231,7 +240,7 @@ fn killed_uploads_to_stores_resume() {
         // Another state of the file is not mixed with what is there.
         let proxy = StallingProxy::new(&world.peer.address, Limited::FromClient, 54 << 20);
         let paths = ["here/f", other.as_str()];
-        world.kill_after(&proxy, &paths, 16 << 20);
+        world.kill_after(&proxy, &paths, 16 << 20, || true);
         fs::write(path("here/f"), &other_data).unwrap();
         let begun = world.cp(&paths);
         begun.assert_done();
@@ -252,7 +261,7 @@ fn killed_downloads_from_stores_resume() {
         world.cp(&["here/f", &f]).assert_done();
         let proxy = StallingProxy::new(&world.peer.address, Limited::FromServer, 44 << 20);
         let paths = [f.as_str(), "here/back"];
-        world.kill_after(&proxy, &paths, 24 << 20);
+        world.kill_after(&proxy, &paths, 24 << 20, || has_journal(&path("here")));
         assert!(!path("here/back").exists());
         let resumed = world.cp(&paths);
         resumed.assert_done();
@@ -264,7 +273,7 @@ fn killed_downloads_from_stores_resume() {
         // Another object is not mixed with what is there.
         let proxy = StallingProxy::new(&world.peer.address, Limited::FromServer, 44 << 20);
         let paths = [f.as_str(), "here/other"];
-        world.kill_after(&proxy, &paths, 24 << 20);
+        world.kill_after(&proxy, &paths, 24 << 20, || has_journal(&path("here")));
         fs::write(path("here/f"), &other_data).unwrap();
         world.cp(&["--overwrite", "here/f", &f]).assert_done();
         let begun = world.cp(&paths);

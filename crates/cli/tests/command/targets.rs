@@ -135,7 +135,7 @@ fn names_that_a_target_refuses_are_reported_by_name() {
         plain_tree(&stage);
         write(&stage.path("here/t/small:name"), b"small");
         // A depot limits the rate, so that a refusal comes before the end.
-        let depot = stage.depot("d", Some("60 Mbit/s"));
+        let depot = stage.depot("d", Some("16 Mbit/s"));
         let large = stage.noise("large", REFUSED);
         write(&stage.path("here/t/large?"), &large);
         let raw = std::ffi::OsStr::from_bytes(b"raw\xff");
@@ -217,7 +217,7 @@ fn a_target_without_permissions_keeps_what_a_copy_left() {
     };
     let server = stage.serve(&[]);
     // A depot limits the rate, so that the copy lasts long enough.
-    let depot = stage.depot("d", Some("60 Mbit/s"));
+    let depot = stage.depot("d", Some("16 Mbit/s"));
     let large = stage.noise("here/large", 16_000_000);
     let there = format!("lh://{}/", server.address);
     let mut first = stage.start_cp(&server, &["--route", &depot.address, "here/large", &there]);

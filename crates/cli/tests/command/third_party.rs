@@ -9,10 +9,11 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+use crate::resuming::has_journal;
 use crate::stage::*;
 
 /// Time limit for records that are written when a copy has ended.
-const LIMIT: Duration = Duration::from_secs(30);
+const LIMIT: Duration = Duration::from_secs(120);
 /// Size of a file that takes long enough to be interrupted, and of the part that passes before.
 const FILE_BYTES: usize = 48 << 20;
 const FIRST_BYTES: u64 = 20 << 20;
@@ -321,12 +322,14 @@ impl LongCopy {
         [from, format!("lh://{}/f", self.b.address)]
     }
 
-    /// Starts the copy, and waits until some of it has arrived and no more comes.
+    /// Starts the copy, and waits until some of it has arrived and is recorded, and no more comes.
     fn start(&self) -> Running {
         let [from, to] = self.paths();
         let mut copy = start(&self.stage, &["--patience", "60s", &from, &to]);
         copy.until(|event| {
-            event["event"] == "progress" && event["bytes"].as_u64() >= Some(FIRST_BYTES / 2)
+            event["event"] == "progress"
+                && event["bytes"].as_u64() >= Some(FIRST_BYTES / 2)
+                && has_journal(&self.stage.path("b-root"))
         });
         copy
     }

@@ -24,11 +24,12 @@ use super::{noise, signal};
 /// Environment variable with the number of cases for each kind of copy.
 const CASES_VARIABLE: &str = "LONGHAUL_TREE_CASES";
 const DEFAULT_CASES: u32 = 20;
-/// Maximum attempts after the last interruption. An attempt may find that parts of an earlier one
-/// still run.
-const MAX_QUIET_ATTEMPTS: usize = 8;
+/// Minimum attempts after the last interruption, and the time for more of them. An attempt may find
+/// that parts of an earlier one still run.
+const MIN_QUIET_ATTEMPTS: usize = 8;
+const QUIET_TIME: Duration = Duration::from_secs(60);
 /// Time within which an attempt ends, interrupted or not.
-const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(120);
+const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(600);
 const POLL_INTERVAL: Duration = Duration::from_millis(2);
 /// Prefix of the temporary names of copies.
 const TEMP_PREFIX: &str = ".longhaul-";
@@ -298,7 +299,10 @@ fn run(kind: &mut dyn Kind, case: &Case, name: &str) {
         interrupt(kind, case, name, interruption);
     }
     let mut said = String::new();
-    let succeeds = (0..MAX_QUIET_ATTEMPTS).any(|_| {
+    let began = Instant::now();
+    let mut attempts =
+        (0..).take_while(|made| *made < MIN_QUIET_ATTEMPTS || began.elapsed() < QUIET_TIME);
+    let succeeds = attempts.any(|_| {
         let (code, text) = wait(kind.attempt(name), "an attempt");
         said += &format!("exit {code:?}: {text}\n");
         code == Some(0)

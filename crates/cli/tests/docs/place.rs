@@ -53,7 +53,7 @@ const MACHINES: [(&str, &str); 3] = [
     ("store", "192.0.2.10"),
 ];
 /// Time limit in seconds for a command or a service of a page.
-const COMMAND_TIMEOUT_SECONDS: &str = "120";
+const COMMAND_TIMEOUT_SECONDS: &str = "600";
 /// A person's home directory, within a machine's folder.
 const HOME: &str = "home/ana";
 /// Paths in the text with this prefix lie in a machine's own folder.

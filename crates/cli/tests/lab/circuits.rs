@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::common::bed::{Bed, until};
 
 /// A reservation that ends soon, in seconds: long enough to be inspected.
-const SHORT_WINDOW_S: u64 = 40;
+const SHORT_WINDOW_S: u64 = 60;
 
 const NETWORK: &str = r#"
 title = "a client, two routers, a server"

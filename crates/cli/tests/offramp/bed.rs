@@ -11,8 +11,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use longhaul_session::{ConnectOptions, Endpoint, Error, Identity, ServerTrust, Session, connect};
+use serde_json::Value;
 use wanbed::{Lab, Overrides, Scenario};
 
+use crate::common::bed::until;
 use crate::common::{Service, has_labs, key_of, listening, new_key, started};
 
 const PATH: &str = r#"
@@ -45,6 +47,8 @@ rate = "unlimited"
 
 /// Set by the lab for processes in a node.
 const IN_A_NODE: &str = "WANBED_NODE";
+/// Time limit for everything that an initiator does: far more than it takes.
+const INITIATOR_TIMEOUT: Duration = Duration::from_secs(600);
 /// Port of the off-ramp on the gateway.
 const OFFRAMP: u16 = 7512;
 
@@ -121,7 +125,7 @@ pub fn on_the_path<F: Future<Output = ()>>(
         let runtime = tokio::runtime::Runtime::new().unwrap();
         return runtime.block_on(async {
             let all = initiator(Initiator::of_environment());
-            let ended = tokio::time::timeout(Duration::from_secs(120), all).await;
+            let ended = tokio::time::timeout(INITIATOR_TIMEOUT, all).await;
             assert!(ended.is_ok(), "the initiator does not come to an end");
         });
     }
@@ -248,6 +252,18 @@ impl Bed {
     /// Returns the log of the program on a node.
     pub fn log(&self, node: &str) -> String {
         fs::read_to_string(self.path(&format!("{node}.log"))).unwrap()
+    }
+
+    /// Waits until the log of the program on a node has these words.
+    pub fn logged(&self, node: &str, words: &str) {
+        until(words, || {
+            let log = self.log(node);
+            if log.contains(words) {
+                Ok(())
+            } else {
+                Err(Value::String(log))
+            }
+        });
     }
 
     /// Returns a command for a program of Debian's on a node, which ends on drop.

@@ -81,9 +81,7 @@ fn a_drain_lets_a_transfer_finish() {
             fs::write(bed.path("ready"), "").unwrap();
             initiator.receive("half");
             bed.offramp.signal("TERM");
-            while !bed.log("gateway").contains("draining") {
-                std::thread::yield_now();
-            }
+            bed.logged("gateway", "draining");
             fs::write(bed.path("draining"), "").unwrap();
             initiator.finish();
             assert_eq!(bed.offramp.0.wait().unwrap().code(), Some(0));

@@ -13,11 +13,9 @@ fn each_failure_maps_to_the_kernels_errno() {
         2.0,
         |bed, initiator| {
             initiator.finish();
-            let log = bed.log("gateway");
-            assert!(
-                log.contains("dial refused") && log.contains("refused by policy"),
-                "{log}"
-            );
+            // The answer may arrive before the line is written.
+            bed.logged("gateway", "dial refused");
+            bed.logged("gateway", "refused by policy");
         },
         async |me| {
             let inside = me.inside;

@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
+use crate::common::write_program;
 use crate::hosts::{Hosts, noise, same};
 
 #[test]
@@ -43,7 +44,9 @@ fn a_host_without_longhaul_is_brought_it() {
         .cp(&["--bootstrap", "alpha:big", "here/again"])
         .assert_done();
     assert_eq!(fs::metadata(&program).unwrap().modified().unwrap(), brought);
-    fs::write(&program, "#!/bin/sh\necho changed\n").unwrap();
+    // Replaced, as the last copy's may still be running.
+    write_program(&program, "#!/bin/sh\necho changed\n");
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o700)).unwrap();
     assert_eq!(hosts.cp(&["alpha:big", "here/never"]).code, Some(3));
     hosts
         .cp(&["--bootstrap", "alpha:big", "here/mended"])

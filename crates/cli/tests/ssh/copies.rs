@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::hosts::{Hosts, noise, same};
+use crate::hosts::{Hosts, PORTS, noise, same};
 
 #[test]
 fn files_and_trees_are_copied_without_a_server() {
@@ -14,7 +14,9 @@ fn files_and_trees_are_copied_without_a_server() {
     for n in 0..40 {
         noise(&hosts.path(&format!("here/tree/f{n}")), 1000 + n);
     }
-    let to_home = hosts.cp(&["here/big", "alpha:"]);
+    // A busy machine may be so slow to connect that the host tries, too, which is blocked here.
+    hosts.block_data_ports_of("client");
+    let to_home = hosts.cp(&["--port-range", PORTS, "here/big", "alpha:"]);
     to_home.assert_done();
     assert_eq!(to_home.routes[0], "direct", "{:?}", to_home.notices);
     assert_eq!(to_home.notices, Vec::<String>::new());
@@ -102,12 +104,7 @@ fn a_copy_between_two_hosts_does_not_pass_here() {
 
     // In the other direction, where the destination admits no connections.
     hosts.block_data_ports_of("beta");
-    let turned = hosts.cp(&[
-        "--port-range",
-        crate::hosts::PORTS,
-        "alpha:big",
-        "beta:again",
-    ]);
+    let turned = hosts.cp(&["--port-range", PORTS, "alpha:big", "beta:again"]);
     turned.assert_done();
     assert!(
         turned.notices[0].contains("it connects to alpha instead"),
@@ -120,12 +117,7 @@ fn a_copy_between_two_hosts_does_not_pass_here() {
     ));
 
     hosts.block_data_ports_of("alpha");
-    let apart = hosts.cp(&[
-        "--port-range",
-        crate::hosts::PORTS,
-        "alpha:big",
-        "beta:never",
-    ]);
+    let apart = hosts.cp(&["--port-range", PORTS, "alpha:big", "beta:never"]);
     assert_eq!(apart.code, Some(3), "{}", apart.report);
     assert!(
         apart.error().contains("cannot reach each other"),

@@ -12,7 +12,7 @@ const PAGE: &str = include_str!("../../../../docs/first-minutes.md");
 /// The host of the page, and its name in the lab: the one with the slow link.
 const STORE: (&str, &str) = ("store.example", "beta");
 /// Time limit in seconds for a command of the page.
-const COMMAND_TIMEOUT_SECONDS: &str = "240";
+const COMMAND_TIMEOUT_SECONDS: &str = "600";
 
 #[test]
 fn first_minutes_page_runs_as_written() {

@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -12,12 +11,17 @@ use wanbed::{Lab, Overrides, Scenario};
 use crate::common::trees::unprivileged;
 use crate::common::{self, Service, has_labs, program};
 
+/// No connection of a node begins at a port of [`PORTS`], so that a block drops no answers.
 const STAR: &str = r#"
 title = "a client, two hosts, and a hub"
 [nodes.client]
+sysctl = { ip_local_port_range = "32768 49999" }
 [nodes.hub]
+sysctl = { ip_local_port_range = "32768 49999" }
 [nodes.alpha]
+sysctl = { ip_local_port_range = "32768 49999" }
 [nodes.beta]
+sysctl = { ip_local_port_range = "32768 49999" }
 [links.a]
 ends = ["client", "hub"]
 delay = "2 ms"
@@ -80,6 +84,11 @@ impl Hosts {
 
     /// Starts it like [`Self::up`], with further lines in each sshd's settings.
     pub fn up_with(with_longhaul: &[&str], settings: &str) -> Option<Self> {
+        Self::up_on(&Overrides::default(), with_longhaul, settings)
+    }
+
+    /// Starts it like [`Self::up_with`], with another network.
+    pub fn up_on(network: &Overrides, with_longhaul: &[&str], settings: &str) -> Option<Self> {
         if let Some(missing) = PROGRAMS.iter().find(|name| program(name).is_none()) {
             eprintln!(
                 "not tested: no {missing} here (apt-get install openssh-server openssh-client)"
@@ -89,7 +98,7 @@ impl Hosts {
         if !has_labs() {
             return None;
         }
-        let lab = Lab::up(&Scenario::from_text("ssh", STAR), &Overrides::default()).unwrap();
+        let lab = Lab::up(&Scenario::from_text("ssh", STAR), network).unwrap();
         let dir = tempfile::tempdir().unwrap();
         let mut hosts = Self {
             lab,
@@ -209,9 +218,7 @@ impl Hosts {
 
     /// Makes a script at the client that is a program.
     pub fn program(&self, name: &str, script: &str) {
-        let file = self.path("bin").join(name);
-        fs::write(&file, script).unwrap();
-        fs::set_permissions(file, fs::Permissions::from_mode(0o755)).unwrap();
+        common::write_program(&self.path("bin").join(name), script);
     }
 
     /// Returns a path of the client.
@@ -360,13 +367,22 @@ impl Hosts {
 
     /// Has the hub drop TCP connections to the data ports of `node`.
     pub fn block_data_ports_of(&self, node: &str) {
+        self.change_rule_of("add", node);
+    }
+
+    /// Has the hub forward them again.
+    pub fn allow_data_ports_of(&self, node: &str) {
+        self.change_rule_of("delete", node);
+    }
+
+    fn change_rule_of(&self, action: &str, node: &str) {
         let address = self.lab.address(node).unwrap().to_string();
         self.run(
             "hub",
             "ip",
             &[
                 "rule",
-                "add",
+                action,
                 "pref",
                 "10",
                 "to",

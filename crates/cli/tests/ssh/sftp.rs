@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 
 use serde_json::Value;
+use wanbed::Overrides;
 
 use crate::hosts::{Copied, FORCES_SFTP, Hosts, OFFERS_SFTP, noise, same};
 
@@ -270,17 +271,19 @@ fn lost_connections_are_replaced_in_both_directions() {
     let Some(hosts) = Hosts::up_with(&[], OFFERS_SFTP) else {
         return;
     };
-    noise(&hosts.path("here/big"), 24 << 20);
-    noise(&hosts.home("beta").join("big"), 24 << 20);
-    // The link to beta takes some four seconds for this.
+    noise(&hosts.path("here/big"), 60 << 20);
+    noise(&hosts.home("beta").join("big"), 60 << 20);
+    // The link to beta takes some ten seconds for this.
     for paths in [
         ["here/big", "sftp://beta/~/one"],
         ["sftp://beta/~/big", "here/two"],
     ] {
         let mut copy = Running::start(&hosts, &paths);
         copy.wait_for(2 << 20);
-        // First some, then all.
-        assert!(hosts.kill_sftp(1) > 0);
+        // First some, once there are several, then all.
+        while hosts.kill_sftp(1) == 0 {
+            copy.wait_for(2 << 20);
+        }
         copy.wait_for(6 << 20);
         assert!(hosts.kill_sftp(0) > 0);
         let copied = copy.result();
@@ -299,14 +302,16 @@ fn lost_connections_are_replaced_in_both_directions() {
 
 #[test]
 fn interrupted_copies_resume_large_files() {
-    let Some(hosts) = Hosts::up_with(&[], OFFERS_SFTP) else {
+    // A copy takes some seven seconds, so that it is killed in time.
+    let slow = Overrides::default().set("links.b.rate", "\"100 Mbit/s\"");
+    let Some(hosts) = Hosts::up_on(&slow, &[], OFFERS_SFTP) else {
         return;
     };
     noise(&hosts.path("here/big"), 80 << 20);
     let there = hosts.home("alpha");
     let paths = ["here/big", "sftp://alpha/~/"];
     let mut copy = Running::start(&hosts, &paths);
-    copy.wait_for(60 << 20);
+    copy.wait_for(48 << 20);
     copy.child.kill().unwrap();
     copy.child.wait().unwrap();
     assert!(!there.join("big").exists());
@@ -333,7 +338,7 @@ fn interrupted_copies_resume_large_files() {
 
     // Another state of the file is not mixed with what is there.
     let mut copy = Running::start(&hosts, &["here/big", "sftp://alpha/~/other"]);
-    copy.wait_for(50 << 20);
+    copy.wait_for(48 << 20);
     copy.child.kill().unwrap();
     copy.child.wait().unwrap();
     fs::write(hosts.path("here/big"), crate::common::noise(80 << 20, 5)).unwrap();
@@ -348,7 +353,7 @@ fn interrupted_copy_removes_its_small_files() {
     let Some(hosts) = Hosts::up_with(&[], OFFERS_SFTP) else {
         return;
     };
-    noise(&hosts.path("here/big"), 20 << 20);
+    noise(&hosts.path("here/big"), 60 << 20);
     let mut copy = Running::start(&hosts, &["here/big", "sftp://beta/~/"]);
     copy.wait_for(1 << 20);
     crate::common::signal(&copy.child, "INT");

@@ -1,20 +1,28 @@
 //! The route that the data takes, and the messages about it.
 
+use wanbed::Overrides;
+
 use crate::hosts::{Hosts, PORTS, noise, same};
 
 #[test]
 fn the_reachable_side_is_dialled_else_ssh_carries_the_data() {
-    let Some(hosts) = Hosts::up(&["alpha"]) else {
+    // The large file takes some six seconds, so that its copy is not over before the third stream
+    // is open.
+    let slow = Overrides::default().set("links.b.rate", "\"50 Mbit/s\"");
+    let Some(hosts) = Hosts::up_on(&slow, &["alpha"], "") else {
         return;
     };
-    // Large enough that it is not over before its third stream is open.
-    noise(&hosts.path("here/big"), 24 << 20);
+    noise(&hosts.path("here/big"), 36 << 20);
+    noise(&hosts.path("here/small"), 3 << 20);
     let copy = |arguments: &[&str]| {
         let copied = hosts.cp(&[&["--port-range", PORTS], arguments].concat());
         copied.assert_done();
         copied
     };
-    assert_eq!(copy(&["here/big", "alpha:one"]).routes[0], "direct");
+    // A busy machine may be so slow to connect that the host tries, too.
+    hosts.block_data_ports_of("client");
+    assert_eq!(copy(&["here/small", "alpha:one"]).routes[0], "direct");
+    hosts.allow_data_ports_of("client");
 
     hosts.block_data_ports_of("alpha");
     let reverse = copy(&["--streams", "3", "here/big", "alpha:two"]);
@@ -35,7 +43,7 @@ fn the_reachable_side_is_dialled_else_ssh_carries_the_data() {
     );
 
     hosts.block_data_ports_of("client");
-    let inside = copy(&["here/big", "alpha:three"]);
+    let inside = copy(&["here/small", "alpha:three"]);
     assert_eq!(inside.routes, ["inside ssh"]);
     assert!(
         inside.notices[0].contains("no direct connection with alpha")
@@ -44,7 +52,12 @@ fn the_reachable_side_is_dialled_else_ssh_carries_the_data() {
         inside.notices
     );
     copy(&["alpha:three", "here/three"]);
-    for (here, there) in [("big", "one"), ("two", "two"), ("three", "three")] {
+    for (here, there) in [
+        ("small", "one"),
+        ("big", "two"),
+        ("two", "two"),
+        ("three", "three"),
+    ] {
         assert!(
             same(
                 &hosts.path("here").join(here),
@@ -61,7 +74,9 @@ fn a_jump_host_is_passed_and_the_data_goes_directly() {
         return;
     };
     noise(&hosts.path("here/big"), 3 << 20);
-    let copied = hosts.cp(&["-o", "ProxyJump=hub", "here/big", "alpha:"]);
+    hosts.block_data_ports_of("client");
+    let arguments = ["--port-range", PORTS, "-o", "ProxyJump=hub", "here/big"];
+    let copied = hosts.cp(&[&arguments[..], &["alpha:"]].concat());
     // ssh passes its settings file on to the jump only because it is named with -F.
     copied.assert_done();
     assert_eq!(copied.routes[0], "direct");
@@ -129,7 +144,9 @@ fn scp_flags_work_or_suggest_a_replacement() {
         return;
     };
     noise(&hosts.path("here/big"), 3 << 20);
-    let copied = hosts.cp(&["-4", "-B", "-C", "-p", "-q", "here/big", "alpha:four"]);
+    hosts.block_data_ports_of("client");
+    let flags = ["-4", "-B", "-C", "-p", "-q", "--port-range", PORTS];
+    let copied = hosts.cp(&[&flags[..], &["here/big", "alpha:four"]].concat());
     copied.assert_done();
     assert_eq!(copied.routes[0], "direct", "{:?}", copied.notices);
     let no_ipv6 = hosts.cp(&["-6", "-B", "here/big", "alpha:six"]);

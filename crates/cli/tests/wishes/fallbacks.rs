@@ -4,7 +4,7 @@ use std::process::Child;
 
 use crate::common::bed::Bed;
 
-const BYTES: usize = 20 << 20;
+const BYTES: usize = 45 << 20;
 
 /// Starts a web server, an on-ramp, and curl with a wish.
 fn curl(bed: &mut Bed, rate: &str) -> Child {

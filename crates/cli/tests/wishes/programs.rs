@@ -57,9 +57,17 @@ fn is_booked(bed: &Bed, description: &str, life: &str) {
 #[test]
 fn curl_gets_a_circuit_and_loses_it_on_time() {
     let Some(mut bed) = Bed::up() else { return };
-    bed.serve_web(BYTES);
+    // It lasts longer than the circuit.
+    bed.serve_web(2 * BYTES);
     bed.start_onramp("", &[]);
-    let wish = ["--rate", "20M", "--for", "8s", "--purpose", "nightly fetch"];
+    let wish = [
+        "--rate",
+        "20M",
+        "--for",
+        "20s",
+        "--purpose",
+        "nightly fetch",
+    ];
     let curl = bed.curl(&wish);
     bed.until("classes", || bed.has_classes("server", "client"));
     bed.until("no classes", || bed.has_no_classes());

@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader};
 
 use serde_json::{Value, json};
 
-use super::{BYTES, copied};
+use super::{BYTES, copied, wait_until};
 use crate::control::{Controller, ask};
 use crate::stage::{Stage, errors};
 
@@ -45,11 +45,7 @@ fn depots_register_and_copies_report_to_a_controller() {
     command.args(["--controller", &url, "--controller-key", key]);
     let depot = stage.service(command, "addresses");
     let known = || run("control", &["map", "--json"]);
-    assert!(
-        (0..600).any(|_| known().contains("the-depot")),
-        "{}",
-        known()
-    );
+    wait_until("the depot registers", || known().contains("the-depot"));
 
     let wrong = stage
         .longhaul("me")
@@ -80,11 +76,7 @@ fn depots_register_and_copies_report_to_a_controller() {
     );
     // A depot announces its end.
     assert_eq!(depot.terminate(), Some(0));
-    assert!(
-        (0..600).any(|_| !known().contains("the-depot")),
-        "{}",
-        known()
-    );
+    wait_until("the depot is gone", || !known().contains("the-depot"));
 }
 
 /// Asserts that an on-ramp of `me` uses the controller's rules for it.

@@ -172,7 +172,7 @@ fn uploads_that_a_store_forgot_start_over() {
         fs::write(world.stage.path("here/f"), noise(40 << 20, 8)).unwrap();
         let paths = ["here/f", there.as_str()];
         let proxy = StallingProxy::new(&world.peer.address, Limited::FromClient, 36 << 20);
-        world.kill_after(&proxy, &paths, 16 << 20);
+        world.kill_after(&proxy, &paths, 16 << 20, || true);
         let Some(another) = world.cloud.start() else {
             return;
         };

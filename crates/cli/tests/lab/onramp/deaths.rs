@@ -22,7 +22,7 @@ impl Download {
             "100k",
             "--socks5",
             socks,
-            &world.url(),
+            &world.large_url(),
         ]);
         let mut curl = curl
             .stdout(Stdio::piped())
@@ -35,7 +35,7 @@ impl Download {
             .unwrap()
             .read_exact(&mut first)
             .unwrap();
-        assert!(first == world.data[..1000]);
+        assert!(first == world.large[..1000]);
         Self { curl, first }
     }
 
@@ -59,6 +59,7 @@ impl Download {
 #[test]
 fn connections_end_with_a_dead_hop_and_new_ones_avoid_it() {
     let Some(mut world) = World::up() else { return };
+    world.serve_large();
     world.rules("");
     let mut onramp = world.onramp(&["--socks=0"]);
     let socks = onramp.entry_address("socks");
@@ -108,7 +109,8 @@ fn connections_end_with_a_dead_hop_and_new_ones_avoid_it() {
 
 #[test]
 fn a_killed_onramp_returns_and_a_stopped_one_drains() {
-    let Some(world) = World::up() else { return };
+    let Some(mut world) = World::up() else { return };
+    world.serve_large();
     world.rules("");
     let mut onramp = world.onramp(&["--socks=0"]);
     let port = onramp.port("socks");
@@ -117,7 +119,7 @@ fn a_killed_onramp_returns_and_a_stopped_one_drains() {
     download.breaks_off();
     drop(onramp);
     // Its socket's name still exists, and so does its port in the kernel's memory.
-    let mut onramp = world.onramp(&["--socks", &port]);
+    let mut onramp = world.onramp(&["--socks", &port, "--drain=10min"]);
     let socks = onramp.entry_address("socks");
     world.is_the_file(
         &world.curl(&["--socks5", &socks], &world.url()),
@@ -128,10 +130,10 @@ fn a_killed_onramp_returns_and_a_stopped_one_drains() {
     curl.args([
         "-sS",
         "--limit-rate",
-        "3M",
+        "6M",
         "--socks5",
         &socks,
-        &world.url(),
+        &world.large_url(),
     ]);
     let mut curl = curl.stdout(Stdio::piped()).spawn().unwrap();
     let mut all = vec![0; 1000];
@@ -146,7 +148,7 @@ fn a_killed_onramp_returns_and_a_stopped_one_drains() {
         "there are no new ones"
     );
     curl.stdout.take().unwrap().read_to_end(&mut all).unwrap();
-    assert!(curl.wait().unwrap().success() && all == world.data);
+    assert!(curl.wait().unwrap().success() && all == world.large);
     assert!(onramp.service.0.wait().unwrap().success());
     assert!(!world.file("laptop/state/onramp/socket").exists());
 }
