@@ -11,6 +11,13 @@ pub use libc::Ioctl;
 #[cfg(not(target_os = "linux"))]
 pub use libc::c_ulong as Ioctl;
 
+/// Limit on the bytes that wait to be sent for the first time.
+#[cfg(target_os = "linux")]
+pub const TCP_NOTSENT_LOWAT: i32 = libc::TCP_NOTSENT_LOWAT;
+/// Limit on the bytes that wait to be sent for the first time (macOS `netinet/tcp.h`).
+#[cfg(not(target_os = "linux"))]
+pub const TCP_NOTSENT_LOWAT: i32 = 0x201;
+
 /// Number of an option that does not exist.
 const MISSING: i32 = -1;
 
@@ -24,8 +31,6 @@ pub const SO_MEMINFO: i32 = MISSING;
 pub const TCP_CC_INFO: i32 = MISSING;
 /// Does not exist here.
 pub const TCP_CONGESTION: i32 = MISSING;
-/// Does not exist here.
-pub const TCP_NOTSENT_LOWAT: i32 = MISSING;
 /// Does not exist here.
 pub const TCP_WINDOW_CLAMP: i32 = MISSING;
 

@@ -101,7 +101,9 @@ impl Dir {
     /// Returns a handle on the entry at `path`, be it a symbolic link.
     pub(crate) fn node(&self, path: &RelPath) -> Result<EntryHandle, Errno> {
         let follows = self.resolver == Resolver::Links;
-        EntryHandle::resolve(path.as_os(), follows, |path, flags| self.resolve(path, flags))
+        EntryHandle::resolve(path.as_os(), follows, |path, flags| {
+            self.resolve(path, flags)
+        })
     }
 
     /// Returns [`Self::node`] of the entry `name` of this very directory.

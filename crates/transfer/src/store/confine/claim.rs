@@ -21,9 +21,9 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use longhaul_platform::fs::{
-    self, AtFlags, FileType, FlockOperation, Mode, OFlags, RenameFlags, Stat, Statx, StatxFlags,
-    Timespec, Timestamps,
-, file_type};
+    self, AtFlags, FileType, FlockOperation, HANDLE, Mode, OFlags, Stat, Timespec, Timestamps,
+    stat_uncached,
+};
 use rustix::io::Errno;
 
 use super::{Dir, NodeKind, kind_of};
@@ -255,7 +255,7 @@ fn looks_like_claim(stat: &Stat) -> bool {
 
 fn is_claim(directory: &Dir, name: &OsStr) -> bool {
     stat_uncached(directory, name).is_ok_and(|now| {
-        let is_file = file_type(now.stx_mode.into()) == FileType::RegularFile;
+        let is_file = fs::file_type(now.mode) == FileType::RegularFile;
         is_file && now.size == 0 && is_claim_time(now.modified)
     })
 }

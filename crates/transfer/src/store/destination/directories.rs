@@ -19,7 +19,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
-use longhaul_platform::fs::{self, Mode, Stat, XattrFlags};
+use longhaul_platform::fs::{self, Stat, XattrFlags};
 use parking_lot::Mutex;
 use rustix::io::Errno;
 

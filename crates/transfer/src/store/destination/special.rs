@@ -1,6 +1,5 @@
 //! Devices, FIFOs and sockets (LH-COPY-67).
 
-use std::os::fd::AsFd;
 
 use longhaul_platform::fs::Stat;
 use rustix::io::Errno;

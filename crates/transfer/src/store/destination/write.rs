@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
-use longhaul_platform::fs::{self, Mode, Stat};
+use longhaul_platform::fs::{self, Stat};
 use rustix::io::Errno;
 
 use super::attributes::AppliedAttributes;
