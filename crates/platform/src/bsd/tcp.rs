@@ -6,10 +6,7 @@
 use std::io;
 use std::os::fd::BorrowedFd;
 
-#[cfg(target_os = "linux")]
-pub use libc::Ioctl;
-#[cfg(not(target_os = "linux"))]
-pub use libc::c_ulong as Ioctl;
+use crate::sockets::{Ioctl, option};
 
 /// Limit on the bytes that wait to be sent for the first time.
 #[cfg(target_os = "linux")]
@@ -57,7 +54,7 @@ pub fn info(socket: BorrowedFd<'_>, room: &mut [u8]) -> io::Result<usize> {
     #[cfg(not(target_vendor = "apple"))]
     const OPTION: i32 = MISSING;
     let mut report = [0; APPLE_BYTES];
-    let length = crate::sockets::option(socket, libc::IPPROTO_TCP, OPTION, &mut report)?;
+    let length = option(socket, libc::IPPROTO_TCP, OPTION, &mut report)?;
     let info = linux_layout(report.get(..length).unwrap_or_default());
     let info = info.ok_or(io::ErrorKind::Unsupported)?;
     let room = room

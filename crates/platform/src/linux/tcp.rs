@@ -1,11 +1,13 @@
 //! Options of TCP sockets by which flows are measured and sized.
 
 pub use libc::{
-    Ioctl, SO_BUF_LOCK, SO_MAX_PACING_RATE, SO_MEMINFO, TCP_CC_INFO, TCP_CONGESTION,
-    TCP_NOTSENT_LOWAT, TCP_WINDOW_CLAMP,
+    SO_BUF_LOCK, SO_MAX_PACING_RATE, SO_MEMINFO, TCP_CC_INFO, TCP_CONGESTION, TCP_NOTSENT_LOWAT,
+    TCP_WINDOW_CLAMP,
 };
 use std::io;
 use std::os::fd::BorrowedFd;
+
+use crate::sockets::{Ioctl, option};
 
 /// `SIOCINQ`, also called `FIONREAD` (Linux `include/uapi/linux/sockios.h`).
 pub const SIOCINQ: Ioctl = libc::FIONREAD;
@@ -19,5 +21,5 @@ pub const SIOCOUTQNSD: Ioctl = 0x894B;
 /// # Errors
 /// Those of getsockopt(2).
 pub fn info(socket: BorrowedFd<'_>, room: &mut [u8]) -> io::Result<usize> {
-    crate::sockets::option(socket, libc::IPPROTO_TCP, libc::TCP_INFO, room)
+    option(socket, libc::IPPROTO_TCP, libc::TCP_INFO, room)
 }
