@@ -53,10 +53,6 @@ mod stubs {
         pub type ServeAccounts = super::LinuxOnly;
         /// Default socket, where servers ask.
         pub const DEFAULT_SOCKET: &str = "/run/longhaul-accounts/socket";
-
-        #[allow(dead_code, reason = "nothing answers requests here")]
-        #[path = "../../../account_helper/request.rs"]
-        pub mod request;
     }
 
     pub mod control {

@@ -91,7 +91,20 @@ pub fn duplicate_descriptors(_: RawFd, _: usize) -> Vec<OwnedFd> {
     Vec::new()
 }
 
-/// A pipe that does not block.
+/// Creates a pipe that does not block. Returns the end to read from first.
+///
+/// # Errors
+/// Those of pipe(2).
+pub fn pipe() -> Result<(OwnedFd, OwnedFd), Errno> {
+    let ends = rustix::pipe::pipe()?;
+    for end in [&ends.0, &ends.1] {
+        fcntl_setfd(end, FdFlags::CLOEXEC)?;
+        ioctl_fionbio(end, true)?;
+    }
+    Ok(ends)
+}
+
+/// A pipe that does not block, for [`splice`].
 #[derive(Debug)]
 pub struct SplicePipe {
     /// End to read from.

@@ -85,7 +85,15 @@ pub fn duplicate_descriptors(first: RawFd, count: usize) -> Vec<OwnedFd> {
         .collect()
 }
 
-/// A pipe that does not block.
+/// Creates a pipe that does not block. Returns the end to read from first.
+///
+/// # Errors
+/// Those of pipe2(2).
+pub fn pipe() -> Result<(OwnedFd, OwnedFd), Errno> {
+    pipe_with(PipeFlags::NONBLOCK | PipeFlags::CLOEXEC)
+}
+
+/// A pipe that does not block, for [`splice`].
 #[derive(Debug)]
 pub struct SplicePipe {
     /// End to read from.
@@ -101,7 +109,7 @@ pub struct SplicePipe {
 /// # Errors
 /// Those of pipe2(2).
 pub fn splice_pipe(size: usize) -> io::Result<SplicePipe> {
-    let (read, write) = pipe_with(PipeFlags::NONBLOCK | PipeFlags::CLOEXEC)?;
+    let (read, write) = pipe()?;
     // Refused beyond /proc/sys/fs/pipe-max-size or the user's page quota. The pipe still works at
     // its initial size.
     let capacity = match fcntl_setpipe_size(&write, size) {
