@@ -893,7 +893,7 @@ fn current_umask() -> u32 {
     // The only way to learn it is to set it.
     let umask = rustix::process::umask(Mode::RWXG | Mode::RWXO);
     rustix::process::umask(umask);
-    umask.bits()
+    longhaul_platform::fs::mode_number(umask)
 }
 
 /// Has the system terminate this process in good order when its parent ends for any reason.

@@ -36,6 +36,12 @@ pub const fn mode_bits(mode: u32) -> Mode {
     Mode::from_raw_mode(mode as RawMode)
 }
 
+/// Returns permissions as the mode of a [`Stat`] has them.
+#[must_use]
+pub const fn mode_number(mode: Mode) -> u32 {
+    mode.bits() as u32
+}
+
 /// Fails with `NOSYS`. The caller then opens one directory after the other.
 ///
 /// # Errors

@@ -23,6 +23,12 @@ pub const fn mode_bits(mode: u32) -> Mode {
     Mode::from_raw_mode(mode)
 }
 
+/// Returns permissions as the mode of a [`Stat`] has them.
+#[must_use]
+pub const fn mode_number(mode: Mode) -> u32 {
+    mode.bits()
+}
+
 /// Opens `path` beneath a directory. The kernel refuses `..`, absolute paths and symbolic links.
 ///
 /// # Errors
