@@ -20,5 +20,5 @@ pub use bsd::{fs, net, process, random, tcp};
 #[cfg(all(target_os = "linux", not(longhaul_portable)))]
 pub use linux::{fs, net, process, random, tcp};
 
-/// True if the calls of Linux are used. Commands that need Linux are left out otherwise.
+/// True if the calls of Linux are used.
 pub const IS_LINUX: bool = cfg!(all(target_os = "linux", not(longhaul_portable)));
