@@ -1,6 +1,11 @@
 //! `longhaul`: copies files over long-haul networks, serves directories, relays sessions, measures
 //! paths.
 
+#![cfg_attr(
+    not(target_os = "linux"),
+    allow(dead_code, reason = "commands that need Linux use it")
+)]
+
 use std::io::ErrorKind;
 use std::process::ExitCode;
 use std::time::Instant;

@@ -17,7 +17,8 @@ use apple::as_on_linux;
 #[cfg(target_vendor = "apple")]
 pub use apple::{
     Stat, fdatasync, fgetxattr, fgetxattr_query, flistxattr, flistxattr_query, fremovexattr,
-    fsetxattr, fstat, fsync, major, makedev, minor, mknodat, stat, statat, syncfs,
+    fsetxattr, fstat, fsync, linkat, major, makedev, minor, mknodat, seek, stat, statat, symlinkat,
+    syncfs,
 };
 
 /// Flag that opens a directory only to name what is in it. Without `O_PATH`, that takes permission

@@ -30,9 +30,7 @@ pub fn stream_socket(family: AddressFamily) -> Result<OwnedFd, Errno> {
 ///
 /// # Errors
 /// Those of accept4(2).
-pub fn accept_stream(
-    listener: impl AsFd,
-) -> Result<(OwnedFd, Option<rustix::net::SocketAddrAny>), Errno> {
+pub fn accept_stream(listener: impl AsFd) -> Result<(OwnedFd, Option<SocketAddrAny>), Errno> {
     acceptfrom_with(listener, SOCKET_FLAGS)
 }
 

@@ -2,7 +2,7 @@
 
 use std::os::fd::AsFd;
 
-use rustix::fs::{AtFlags, FileType, Mode, XattrFlags};
+use rustix::fs::{AtFlags, FileType, Mode, SeekFrom, XattrFlags};
 use rustix::io::Errno;
 use rustix::path::Arg;
 
@@ -146,6 +146,39 @@ pub fn fdatasync(file: impl AsFd) -> Result<(), Errno> {
 /// `OPNOTSUPP`.
 pub fn syncfs(_: impl AsFd) -> Result<(), Errno> {
     Err(Errno::OPNOTSUPP)
+}
+
+/// Moves the position in a file, or finds its data and holes.
+///
+/// # Errors
+/// Those of lseek(2). `OPNOTSUPP` if the file system does not report holes.
+pub fn seek(file: impl AsFd, position: SeekFrom) -> Result<u64, Errno> {
+    rustix::fs::seek(file, position).map_err(|errno| match errno {
+        Errno::NOTTY => Errno::OPNOTSUPP,
+        errno => as_on_linux(errno),
+    })
+}
+
+/// Gives a file another name.
+///
+/// # Errors
+/// Those of linkat(2).
+pub fn linkat(
+    old_directory: impl AsFd,
+    old: impl Arg,
+    new_directory: impl AsFd,
+    new: impl Arg,
+    flags: AtFlags,
+) -> Result<(), Errno> {
+    rustix::fs::linkat(old_directory, old, new_directory, new, flags).map_err(as_on_linux)
+}
+
+/// Creates a symbolic link.
+///
+/// # Errors
+/// Those of symlinkat(2).
+pub fn symlinkat(target: impl Arg, directory: impl AsFd, name: impl Arg) -> Result<(), Errno> {
+    rustix::fs::symlinkat(target, directory, name).map_err(as_on_linux)
 }
 
 /// Fails with `OPNOTSUPP`: special files are not created on macOS.
