@@ -5,6 +5,7 @@
 #   make test        Runs every test.
 #   make test-trees  Interrupts copies of random trees at random moments and compares the results
 #                    with rsync: 500 trees for each kind of copy, or CASES=n.
+#   make test-portable  Runs the tests of copies over what replaces calls of Linux elsewhere.
 #   make test-sync   Mirrors random trees and compares the results with rsync: 500 pairs of trees
 #                    for each direction, or CASES=n.
 #   make test-power  Simulates power failures during copies, on three file systems and in every
@@ -22,6 +23,7 @@
 #   make install     Installs the program, manual pages and completions below PREFIX (/usr/local),
 #                    and `make install-services` systemd units and /etc/longhaul.
 #   make static      Builds the program as one file that runs on any Linux, in target/static.
+#   make check-macos Checks that the macOS client compiles, without a Mac (docs/portability.md).
 #   make packages    Builds packages, in target/packages: PACKAGES="static deb rpm wheel container".
 #   make test-packages  Installs each of them in a bare system and uses it.
 #   make fuzz        Fuzzes every parser of network input and operators' files, ten minutes each.
@@ -40,7 +42,7 @@ FIGURES := $(PROGRAMS)/longhaul-figures
 # Long tests mostly wait for paths and time limits, so two run for each processor.
 export RUST_TEST_THREADS ?= $(shell expr 2 \* $$(nproc))
 
-.PHONY: demo demo-small demo-build test test-trees test-sync test-power test-domains test-api test-python test-page web figures figures-check docs install install-services static packages test-packages bench deps bench-deps build everything lint deny machete advisories fuzz seeds clean
+.PHONY: demo demo-small demo-build test test-portable test-trees test-sync test-power test-domains test-api test-python test-page web figures figures-check docs install install-services static check-macos packages test-packages bench deps bench-deps build everything lint deny machete advisories fuzz seeds clean
 
 # Examples have the features of tests. With `PROFILE=dev` everything is built with these features, so
 # that nothing is compiled twice.
@@ -68,6 +70,11 @@ figures-check:
 test: deps web
 	scripts/web test
 	$(CARGO) test --workspace --locked --no-fail-fast
+
+# Tests copies over the replacements for calls of Linux, which need other compiled programs.
+test-portable: deps web
+	RUSTFLAGS="--cfg longhaul_portable" CARGO_TARGET_DIR=$(TARGET_DIR)/portable \
+		$(CARGO) test --workspace --locked --test command --test engine
 
 # `make test` runs the same tests with fewer cases.
 CASES ?= 500
@@ -176,6 +183,9 @@ install-services:
 
 static:
 	scripts/build-static
+
+check-macos:
+	scripts/check-macos
 
 packages:
 	packaging/build $(PACKAGES)

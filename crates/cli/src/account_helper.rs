@@ -22,17 +22,16 @@ use rustix::fs::Mode;
 use rustix::net::sockopt::socket_peercred;
 use rustix::process::{geteuid, umask};
 
+use crate::account_workers::request::{WorkerAnswer, receive_request, send_answer};
 use crate::answer;
 use crate::exit::Exit;
 use crate::home::display_path;
 use crate::logging::LogOptions;
 
-pub mod request;
 mod rules;
 mod user;
 mod worker_process;
 
-use request::{WorkerAnswer, receive_request, send_answer};
 use rules::{AccountRefusal, AccountRules};
 use user::LocalUser;
 

@@ -12,6 +12,11 @@ mod pool;
 mod quota_book;
 mod receipts;
 mod reported_record;
+#[cfg_attr(
+    not(target_os = "linux"),
+    allow(dead_code, reason = "nobody answers there")
+)]
+pub mod request;
 mod worker;
 mod worker_handle;
 

@@ -893,16 +893,14 @@ fn current_umask() -> u32 {
     // The only way to learn it is to set it.
     let umask = rustix::process::umask(Mode::RWXG | Mode::RWXO);
     rustix::process::umask(umask);
-    umask.bits()
+    longhaul_platform::fs::mode_number(umask)
 }
 
 /// Has the system terminate this process in good order when its parent ends for any reason.
 fn end_with_parent(parent: i32) -> Result<()> {
-    use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
-    set_parent_process_death_signal(Some(Signal::TERM))
+    let follows = longhaul_platform::process::end_with_parent(parent)
         .context("cannot follow the process that started this one")?;
-    // The parent may have ended before that.
-    if getppid().map(Pid::as_raw_pid) != Some(parent) {
+    if !follows {
         bail!("the process that started this one has ended");
     }
     Ok(())

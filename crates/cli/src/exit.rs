@@ -2,8 +2,6 @@
 
 use longhaul_control_client::ClientError;
 pub use longhaul_copy_api::Exit;
-use longhaul_doctor::AskError;
-use longhaul_doctor::probe::ProbeError;
 use longhaul_endpoints::Error as EndpointError;
 use longhaul_output::message;
 use longhaul_perf::Error as PerfError;
@@ -38,8 +36,8 @@ pub fn for_error(error: &anyhow::Error) -> Exit {
         for_files_error(error)
     } else if let Some(error) = error.downcast_ref::<PerfError>() {
         for_perf_error(error)
-    } else if let Some(error) = error.downcast_ref::<AskError>() {
-        for_question_error(error)
+    } else if let Some(exit) = for_doctor_error(error) {
+        exit
     } else if let Some(error) = error.downcast_ref::<RemoteError>() {
         for_far_side_error(error)
     } else if let Some(error) = error.downcast_ref::<SftpError>() {
@@ -64,8 +62,6 @@ pub fn for_error(error: &anyhow::Error) -> Exit {
         || error.is::<StreamFailed>()
     {
         Exit::SomeFailed
-    } else if error.is::<ProbeError>() {
-        Exit::NoRoute
     } else {
         Exit::Usage
     }
@@ -154,13 +150,25 @@ fn for_login_error(error: &LoginError) -> Exit {
     }
 }
 
-/// Returns the code for the error that ended a question to another machine.
-fn for_question_error(error: &AskError) -> Exit {
-    match error {
+/// Returns the code for an error of the doctor: of a question to another machine, or of a probe.
+#[cfg(target_os = "linux")]
+fn for_doctor_error(error: &anyhow::Error) -> Option<Exit> {
+    use longhaul_doctor::AskError;
+    use longhaul_doctor::probe::ProbeError;
+
+    if error.is::<ProbeError>() {
+        return Some(Exit::NoRoute);
+    }
+    Some(match error.downcast_ref()? {
         AskError::Refused(_) => Exit::Unauthorised,
         AskError::Stream(_) | AskError::Silent => Exit::BrokeOff,
         AskError::NotUnderstood => Exit::Disagreement,
-    }
+    })
+}
+
+#[cfg(not(target_os = "linux"))]
+fn for_doctor_error(_: &anyhow::Error) -> Option<Exit> {
+    None
 }
 
 /// Returns the code for an error in a server's answer about files.

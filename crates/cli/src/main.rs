@@ -1,6 +1,11 @@
 //! `longhaul`: copies files over long-haul networks, serves directories, relays sessions, measures
 //! paths.
 
+#![cfg_attr(
+    not(target_os = "linux"),
+    allow(dead_code, reason = "commands that need Linux use it")
+)]
+
 use std::io::ErrorKind;
 use std::process::ExitCode;
 use std::time::Instant;
@@ -12,6 +17,7 @@ use longhaul_proto::text::printable;
 use crate::aliases::AliasError;
 use crate::exit::{Exit, for_error, with_output};
 
+#[cfg(target_os = "linux")]
 mod account_helper;
 mod account_workers;
 mod accounts;
@@ -19,14 +25,18 @@ mod agent;
 mod agent_client;
 mod aliases;
 mod answer;
+#[cfg(target_os = "linux")]
 mod circuits;
 mod completion;
+#[cfg(target_os = "linux")]
 mod control;
 mod controller;
 mod copy_checks;
 mod cp;
+#[cfg(target_os = "linux")]
 mod depot;
 mod descriptors;
+#[cfg(target_os = "linux")]
 mod doctor;
 mod exit;
 mod failure;
@@ -40,15 +50,20 @@ mod jobs;
 mod keys;
 mod known_service;
 mod leftovers;
+#[cfg(any(test, not(target_os = "linux")))]
+mod linux_only;
 mod local_controller;
 mod logging;
 mod manual;
 mod map;
 mod metrics;
 mod moment;
+#[cfg(target_os = "linux")]
 mod node;
 mod of_path;
+#[cfg(target_os = "linux")]
 mod offramp;
+#[cfg(target_os = "linux")]
 mod onramp;
 mod perf;
 mod place;
@@ -63,7 +78,9 @@ mod reservations;
 mod reserve;
 mod resume;
 mod route;
+#[cfg(target_os = "linux")]
 mod router;
+#[cfg(target_os = "linux")]
 mod run;
 mod runtime;
 mod scitags;
@@ -85,6 +102,9 @@ mod trust;
 mod ui;
 mod verify;
 mod watch;
+
+#[cfg(not(target_os = "linux"))]
+use linux_only::{account_helper, control, depot, doctor, node, offramp, onramp, router, run};
 
 const AFTER_HELP: &str = "\
 Exit status: 0 all done; 1 some files were not copied, or the server refused (doctor: something \

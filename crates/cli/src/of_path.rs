@@ -2,6 +2,7 @@
 
 use drs::Limit as Drs;
 use longhaul_control_api::measurements::{Conditions, Limit, Measurement, Quantity, Source};
+#[cfg(target_os = "linux")]
 use longhaul_depot::Train;
 
 /// Minimum segments for a meaningful loss rate.
@@ -44,6 +45,7 @@ impl MeasuredPath {
 
 /// Returns the measurements of a probe from `from` to `to`, whichever end reports it: the round
 /// trip in seconds, and the rate and loss rate of its train as far as they are known.
+#[cfg(target_os = "linux")]
 pub fn probe_measurements(
     (from, to): (String, String),
     at_ms: u64,

@@ -3,10 +3,8 @@
 
 use std::io;
 
+use longhaul_platform::process::ignores_signal;
 use tokio::signal::unix::{Signal, SignalKind, signal};
-
-/// Field with the mask of ignored signals in a process's status (proc(5)).
-const IGNORED_FIELD: &str = "SigIgn:";
 
 /// Receiver of the signals, from its creation on.
 pub struct StopSignals {
@@ -28,9 +26,8 @@ impl StopSignals {
     /// Takes over these and SIGHUP, unless SIGHUP is ignored, as under nohup(1).
     pub fn take_with_hangup() -> io::Result<Self> {
         let hangup = SignalKind::hangup();
-        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
         Ok(Self {
-            hangup: match is_ignored(&status, hangup.as_raw_value()) {
+            hangup: match ignores_signal(hangup.as_raw_value()) {
                 true => None,
                 false => Some(signal(hangup)?),
             },
@@ -54,29 +51,7 @@ impl StopSignals {
     }
 }
 
-/// Returns true if a process with this status ignores a signal.
-fn is_ignored(status: &str, signal: i32) -> bool {
-    let mask = status
-        .lines()
-        .find_map(|line| line.strip_prefix(IGNORED_FIELD));
-    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
-    mask.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
-}
-
 /// The copy was stopped by a signal. The same command resumes.
 #[derive(Debug, thiserror::Error)]
 #[error("interrupted by a signal")]
 pub struct Interrupted;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_ignored_signal_is_recognised_in_the_status() {
-        let status =
-            "Name:\tcp\nSigBlk:\t0000000000000002\nSigIgn:\t0000000000001001\nSigCgt:\t0\n";
-        assert!(is_ignored(status, 1) && is_ignored(status, 13));
-        assert!(!is_ignored(status, 2) && !is_ignored("", 1));
-    }
-}

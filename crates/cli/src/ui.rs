@@ -14,6 +14,12 @@ use crate::agent_client::{AgentClient, AgentOptions, agent_dir, run_in_runtime};
 use crate::exit::Exit;
 use crate::{answer, home, logging};
 
+/// Program that opens a file as its user wishes.
+const OPENER: &str = match cfg!(target_vendor = "apple") {
+    true => "open",
+    false => "xdg-open",
+};
+
 /// Open the agent's page in a browser: two panes with files of any place, and the jobs.
 ///
 /// The agent is started if it does not run. It serves the page to this machine only, and only if
@@ -40,9 +46,9 @@ impl Ui {
             match open(&file) {
                 true => answer::write_line("opened in the browser"),
                 false => {
-                    answer::write_line(
-                        "no browser was found (xdg-open, or $BROWSER); within a minute, open",
-                    );
+                    answer::write_line(&format!(
+                        "no browser was found ({OPENER}, or $BROWSER); within a minute, open"
+                    ));
                     answer::write_line(&page.url);
                 }
             }
@@ -75,7 +81,7 @@ fn write_redirect(url: &str, dir: &Path) -> Result<PathBuf> {
 /// Opens the file in a browser. Returns true if one could be started.
 fn open(file: &Path) -> bool {
     let browser = std::env::var_os("BROWSER").filter(|browser| !browser.is_empty());
-    let program = browser.unwrap_or_else(|| "xdg-open".into());
+    let program = browser.unwrap_or_else(|| OPENER.into());
     let started = Command::new(program)
         .arg(file)
         .stdin(Stdio::null())

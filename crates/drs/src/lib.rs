@@ -31,7 +31,6 @@ mod estimator;
 mod flow;
 mod flow_watch;
 mod host;
-mod kernel;
 mod mode;
 #[cfg(test)]
 mod model;

@@ -5,7 +5,9 @@ use std::{
     os::fd::{AsFd, BorrowedFd},
 };
 
-use crate::{Action, ActionOutcome, SocketBuffers, kernel, set_max_pacing_rate};
+use longhaul_platform::{net, sockets as kernel, tcp};
+
+use crate::{Action, ActionOutcome, SocketBuffers, set_max_pacing_rate};
 
 /// Buffers that the program set itself, so that the kernel does not autotune them (`SO_BUF_LOCK`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -23,7 +25,7 @@ impl BufferLocks {
     /// Reads the locks of any socket, even before it is connected. Returns `None` if the kernel has
     /// no `SO_BUF_LOCK` (before 5.15).
     pub fn read(socket: impl AsFd) -> Option<Self> {
-        let bits = get(socket.as_fd(), libc::SOL_SOCKET, libc::SO_BUF_LOCK).ok()?;
+        let bits = get(socket.as_fd(), libc::SOL_SOCKET, tcp::SO_BUF_LOCK).ok()?;
         Some(Self {
             send: bits & SEND_LOCK != 0,
             receive: bits & RECEIVE_LOCK != 0,
@@ -40,7 +42,7 @@ impl BufferLocks {
 
     fn write(self, socket: BorrowedFd<'_>) -> io::Result<()> {
         let bits = u32::from(self.send) * SEND_LOCK + u32::from(self.receive) * RECEIVE_LOCK;
-        set(socket, libc::SOL_SOCKET, libc::SO_BUF_LOCK, bits)
+        set(socket, libc::SOL_SOCKET, tcp::SO_BUF_LOCK, bits)
     }
 }
 
@@ -56,18 +58,16 @@ pub fn apply(socket: impl AsFd, action: Action) -> ActionOutcome {
         }
         Action::SendBuffer(bytes) => set_and_get(socket, libc::SOL_SOCKET, libc::SO_SNDBUF, bytes),
         Action::WindowClamp(bytes) => {
-            set_and_get(socket, libc::IPPROTO_TCP, libc::TCP_WINDOW_CLAMP, bytes)
+            set_and_get(socket, libc::IPPROTO_TCP, tcp::TCP_WINDOW_CLAMP, bytes)
         }
         Action::UnsentLimit(bytes) => {
-            set_and_get(socket, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, bytes)
+            set_and_get(socket, libc::IPPROTO_TCP, tcp::TCP_NOTSENT_LOWAT, bytes)
         }
         Action::PacingRate(rate) => set_max_pacing_rate(socket, Some(rate))
             .map(|()| u32::try_from(rate).unwrap_or(u32::MAX)),
-        Action::CongestionControl(name) => {
-            rustix::net::sockopt::set_tcp_congestion(socket, name.as_str())
-                .map(|()| 0)
-                .map_err(Into::into)
-        }
+        Action::CongestionControl(name) => net::set_congestion(socket, name.as_str())
+            .map(|()| 0)
+            .map_err(Into::into),
     };
     made.map_or_else(
         |error| ActionOutcome::Refused(error.raw_os_error().unwrap_or(0)),

@@ -7,10 +7,14 @@ use std::{
     time::Duration,
 };
 
+use longhaul_platform::{
+    sockets as kernel,
+    tcp::{self, SIOCINQ, SIOCOUTQ, SIOCOUTQNSD},
+};
+
 use crate::{
     Bbr, CongestionName, CongestionState, Sample, SocketBuffers, SocketQueues, TcpInfo,
     TcpInfoError,
-    kernel::{self, SIOCINQ, SIOCOUTQ, SIOCOUTQNSD},
 };
 
 /// Default sampling period: five samples in the shortest interval of an
@@ -67,7 +71,7 @@ pub fn set_max_pacing_rate(socket: impl AsFd, rate: Option<u64>) -> io::Result<(
     kernel::set_option(
         socket.as_fd(),
         libc::SOL_SOCKET,
-        libc::SO_MAX_PACING_RATE,
+        tcp::SO_MAX_PACING_RATE,
         &rate.to_ne_bytes(),
     )
 }
@@ -134,7 +138,7 @@ const SK_MEMINFO_WMEM_QUEUED: usize = 5;
 
 fn buffers(socket: BorrowedFd<'_>) -> Result<SocketBuffers, SampleError> {
     let mut bytes = [0; MEMINFO_ROOM];
-    let length = kernel::option(socket, libc::SOL_SOCKET, libc::SO_MEMINFO, &mut bytes).map_err(
+    let length = kernel::option(socket, libc::SOL_SOCKET, tcp::SO_MEMINFO, &mut bytes).map_err(
         |source| SampleError::Call {
             call: "SO_MEMINFO",
             source,
@@ -143,7 +147,7 @@ fn buffers(socket: BorrowedFd<'_>) -> Result<SocketBuffers, SampleError> {
     let buffers =
         parse_meminfo(bytes.get(..length).unwrap_or_default()).ok_or(SampleError::Short(length))?;
     let length =
-        kernel::option(socket, libc::SOL_SOCKET, libc::SO_BUF_LOCK, &mut bytes).unwrap_or_default();
+        kernel::option(socket, libc::SOL_SOCKET, tcp::SO_BUF_LOCK, &mut bytes).unwrap_or_default();
     let locks = u32_at(bytes.get(..length).unwrap_or_default(), 0);
     Ok(SocketBuffers {
         send_locked: locks.map(|locks| locks & SOCK_SNDBUF_LOCK != 0),
@@ -179,12 +183,12 @@ fn u32_at(bytes: &[u8], index: usize) -> Option<u32> {
 /// estimator can do without it.
 fn congestion(socket: BorrowedFd<'_>) -> CongestionState {
     let mut bytes = [0; 64];
-    let length = kernel::option(socket, libc::IPPROTO_TCP, libc::TCP_CONGESTION, &mut bytes)
+    let length = kernel::option(socket, libc::IPPROTO_TCP, tcp::TCP_CONGESTION, &mut bytes)
         .unwrap_or_default();
     let name = CongestionName::from_kernel(bytes.get(..length).unwrap_or_default());
     let mut congestion = CongestionState { name, bbr: None };
     if congestion.is_model_based() {
-        let length = kernel::option(socket, libc::IPPROTO_TCP, libc::TCP_CC_INFO, &mut bytes)
+        let length = kernel::option(socket, libc::IPPROTO_TCP, tcp::TCP_CC_INFO, &mut bytes)
             .unwrap_or_default();
         congestion.bbr = parse_bbr(bytes.get(..length).unwrap_or_default());
     }

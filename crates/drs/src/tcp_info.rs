@@ -6,9 +6,8 @@
 
 use std::{os::fd::AsFd, time::Duration};
 
+use longhaul_platform::tcp;
 use serde::{Deserialize, Serialize};
-
-use crate::kernel;
 
 /// Space for the structure of any future kernel; today it has 248 to 280 bytes.
 const MAX_TCP_INFO_BYTES: usize = 512;
@@ -141,12 +140,7 @@ impl TcpInfo {
     /// [`TcpInfoError`] if it is not a TCP socket, or the kernel is not supported.
     pub fn read(socket: impl AsFd) -> Result<Self, TcpInfoError> {
         let mut bytes = [0; MAX_TCP_INFO_BYTES];
-        let length = kernel::option(
-            socket.as_fd(),
-            libc::IPPROTO_TCP,
-            libc::TCP_INFO,
-            &mut bytes,
-        )?;
+        let length = tcp::info(socket.as_fd(), &mut bytes)?;
         Self::parse(bytes.get(..length).unwrap_or(&bytes)).ok_or(TcpInfoError::Short(length))
     }
 

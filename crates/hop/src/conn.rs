@@ -223,7 +223,7 @@ impl Conn {
     /// Returns what is known of the connection: its transport, round trip and congestion control.
     #[must_use]
     pub fn details(&self) -> HopDetails {
-        let congestion = |tcp: &TcpConn| rustix::net::sockopt::tcp_congestion(tcp).ok();
+        let congestion = |tcp: &TcpConn| longhaul_platform::net::congestion(tcp);
         HopDetails {
             transport: self.transport(),
             round_trip: self.round_trip(),

@@ -7,7 +7,7 @@
 //! a side that accepts no bytes holds back the other.
 //!
 //! Between two sides that lend a TCP socket, the kernel moves the bytes (splice(2)). Between any
-//! others they pass through a buffer.
+//! others, and on systems without that call, they pass through a buffer.
 
 mod batch;
 mod buffers;
@@ -22,6 +22,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use longhaul_platform::net::HAS_SPLICE;
 use tokio::time::{Instant, Sleep};
 
 use crate::RateLimits;
@@ -177,7 +178,8 @@ where
     /// Joins `first` with `second`.
     #[must_use]
     pub fn new(mut first: A, mut second: B, options: DuplexOptions, observer: O) -> Self {
-        let splices = options.pipes.is_some()
+        let splices = HAS_SPLICE
+            && options.pipes.is_some()
             && first.splice_conn().is_some()
             && second.splice_conn().is_some();
         Self {

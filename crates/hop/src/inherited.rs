@@ -8,12 +8,13 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd, RawFd};
 use std::sync::{Arc, OnceLock, Weak};
 
+use longhaul_platform::net::{self, RECEIVE_FLAGS, SEND_FLAGS};
 use parking_lot::Mutex;
 use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, sockopt,
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, SendAncillaryBuffer,
+    SendAncillaryMessage,
 };
-use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
+use rustix::process::getpid;
 
 /// Environment variable of a process that replaces another. Its standard input is a socket that
 /// leads to its predecessor.
@@ -92,7 +93,7 @@ pub fn send_offered(to: impl AsFd) -> io::Result<()> {
         )));
     }
     let message = [IoSlice::new(&[SOCKETS_MESSAGE])];
-    rustix::net::sendmsg(to, &message, &mut with, SendFlags::NOSIGNAL)?;
+    rustix::net::sendmsg(to, &message, &mut with, SEND_FLAGS)?;
     Ok(())
 }
 
@@ -103,7 +104,7 @@ fn inherited() -> Vec<(SocketAddr, OwnedFd)> {
         false => from_systemd(),
     };
     let listener = |socket: OwnedFd| {
-        if !sockopt::socket_acceptconn(&socket).ok()? {
+        if !net::is_listening(&socket) {
             return None;
         }
         let address = rustix::net::getsockname(&socket).ok()?;
@@ -118,7 +119,7 @@ fn from_predecessor() -> io::Result<Vec<OwnedFd>> {
     let mut with = RecvAncillaryBuffer::new(&mut space);
     let mut byte = [0];
     let message = &mut [IoSliceMut::new(&mut byte)];
-    rustix::net::recvmsg(io::stdin(), message, &mut with, RecvFlags::CMSG_CLOEXEC)?;
+    rustix::net::recvmsg(io::stdin(), message, &mut with, RECEIVE_FLAGS)?;
     let sockets = with.drain().filter_map(|message| match message {
         RecvAncillaryMessage::ScmRights(sockets) => Some(sockets),
         _ => None,
@@ -134,12 +135,5 @@ fn from_systemd() -> Vec<OwnedFd> {
         return Vec::new();
     }
     let count = number("LISTEN_FDS").map_or(0, |count| usize::try_from(count).unwrap_or(0));
-    let Ok(own) = pidfd_open(pid, PidfdFlags::empty()) else {
-        return Vec::new();
-    };
-    (FIRST_DESCRIPTOR..)
-        .take(count.min(MAX_SOCKETS))
-        // A duplicate, which is closed when this program executes another.
-        .filter_map(|number| pidfd_getfd(&own, number, PidfdGetfdFlags::empty()).ok())
-        .collect()
+    net::duplicate_descriptors(FIRST_DESCRIPTOR, count.min(MAX_SOCKETS))
 }

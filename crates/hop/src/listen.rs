@@ -7,8 +7,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
+use longhaul_platform::net::{accept_stream, stream_socket};
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
+use rustix::net::{AddressFamily, sockopt};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
@@ -144,10 +145,9 @@ impl Listener {
     /// Accepts the next connection without registering it with a reactor. The thread that serves it
     /// does so.
     async fn accept_fd(&self) -> io::Result<(OwnedFd, SocketAddr)> {
-        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         loop {
             let mut guard = self.socket.readable().await?;
-            match rustix::net::acceptfrom_with(self.socket.get_ref(), flags) {
+            match accept_stream(self.socket.get_ref()) {
                 Ok((fd, Some(peer))) => return Ok((fd, SocketAddr::try_from(peer)?)),
                 Ok((_, None)) | Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => guard.clear_ready(),
@@ -172,8 +172,7 @@ fn bind_socket(
     } else {
         AddressFamily::INET6
     };
-    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-    let fd = rustix::net::socket_with(family, SocketType::STREAM, flags, None)?;
+    let fd = stream_socket(family)?;
     sockopt::set_socket_reuseaddr(&fd, true)?;
     if address.is_ipv6() {
         sockopt::set_ipv6_v6only(&fd, !address.ip().is_unspecified())?;

@@ -7,6 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
+use longhaul_platform::net;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketType, sockopt};
 
@@ -130,10 +131,10 @@ impl HopOptions {
             KEEPALIVE_INTERVAL.min(self.user_timeout / 6).max(second),
         )?;
         let millis = u32::try_from(self.user_timeout.as_millis()).unwrap_or(u32::MAX);
-        sockopt::set_tcp_user_timeout(fd, millis)?;
+        net::set_user_timeout(fd, millis)?;
         // Set before connecting, so that it covers the handshake and slow start.
         if let Some(name) = &self.congestion {
-            sockopt::set_tcp_congestion(fd, name)?;
+            net::set_congestion(fd, name)?;
         }
         Ok(())
     }
@@ -145,11 +146,10 @@ impl HopOptions {
 /// [`CongestionError`], with the available ones.
 pub fn check_congestion(name: &str) -> Result<(), CongestionError> {
     let tried = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None)
-        .and_then(|fd| sockopt::set_tcp_congestion(fd.as_fd(), name));
+        .and_then(|fd| net::set_congestion(fd.as_fd(), name));
     tried.map_err(|source| CongestionError {
         name: name.to_owned(),
-        available: std::fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control")
-            .map_or_else(|_| "unknown".to_owned(), |list| list.trim().to_owned()),
+        available: net::available_congestion().unwrap_or_else(|| "unknown".to_owned()),
         source: source.into(),
     })
 }

@@ -15,8 +15,9 @@ use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, ready};
 
 use drs::TcpInfo;
+use longhaul_platform::net::{SEND_FLAGS, stream_socket};
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, sockopt};
+use rustix::net::{RecvFlags, SendAncillaryBuffer, Shutdown, sockopt};
 use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 
@@ -60,14 +61,13 @@ impl TcpConn {
         addr: SocketAddr,
         prepare: impl FnOnce(BorrowedFd<'_>) -> io::Result<()>,
     ) -> io::Result<Self> {
-        use rustix::net::{AddressFamily, SocketFlags, SocketType};
+        use rustix::net::AddressFamily;
         let family = if addr.is_ipv4() {
             AddressFamily::INET
         } else {
             AddressFamily::INET6
         };
-        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-        let fd = rustix::net::socket_with(family, SocketType::STREAM, flags, None)?;
+        let fd = stream_socket(family)?;
         prepare(fd.as_fd())?;
         // Registered before it connects, so that no event is missed.
         let conn = match rustix::net::connect(&fd, &addr) {
@@ -347,7 +347,7 @@ impl AsyncWrite for TcpConn {
         cx: &mut Context<'_>,
         data: &[u8],
     ) -> Poll<io::Result<usize>> {
-        self.poll_write_with(cx, |fd| rustix::net::send(fd, data, SendFlags::NOSIGNAL))
+        self.poll_write_with(cx, |fd| rustix::net::send(fd, data, SEND_FLAGS))
     }
 
     fn poll_write_vectored(
@@ -357,7 +357,7 @@ impl AsyncWrite for TcpConn {
     ) -> Poll<io::Result<usize>> {
         self.poll_write_with(cx, |fd| {
             let mut none = SendAncillaryBuffer::default();
-            rustix::net::sendmsg(fd, data, &mut none, SendFlags::NOSIGNAL)
+            rustix::net::sendmsg(fd, data, &mut none, SEND_FLAGS)
         })
     }
 

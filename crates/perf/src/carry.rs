@@ -256,6 +256,6 @@ fn incompressible_block() -> Vec<u8> {
 fn congestion(session: &Session) -> String {
     session
         .tcp()
-        .and_then(|tcp| rustix::net::sockopt::tcp_congestion(tcp).ok())
+        .and_then(longhaul_platform::net::congestion)
         .unwrap_or_default()
 }

@@ -1,6 +1,8 @@
-//! Processor time of this program, as `/proc/self/stat` counts it.
+//! Processor time of this program, as the system counts it.
 
 use std::time::Instant;
+
+use longhaul_platform::process::processor_ticks;
 
 use crate::wire::CpuShare;
 
@@ -16,14 +18,14 @@ impl CpuClock {
     pub(crate) fn start() -> Self {
         Self {
             began: Instant::now(),
-            ticks: ticks(),
+            ticks: processor_ticks(),
         }
     }
 
     /// Returns the percentages of one processor since the beginning; zeros if the system does not
     /// report them.
     pub(crate) fn read(&self) -> CpuShare {
-        let (Some(before), Some(now)) = (self.ticks, ticks()) else {
+        let (Some(before), Some(now)) = (self.ticks, processor_ticks()) else {
             return CpuShare::default();
         };
         let elapsed = self.began.elapsed().as_secs_f64().max(1e-3);
@@ -38,30 +40,5 @@ impl CpuClock {
             user,
             system,
         }
-    }
-}
-
-fn ticks() -> Option<(u64, u64)> {
-    parse(&std::fs::read_to_string("/proc/self/stat").ok()?)
-}
-
-/// Parses fields 14 and 15 (`utime`, `stime`, proc(5)). The name in field 2 may contain anything,
-/// so fields are counted from its end.
-fn parse(stat: &str) -> Option<(u64, u64)> {
-    let (_, rest) = stat.rsplit_once(')')?;
-    let mut fields = rest.split_ascii_whitespace().skip(11);
-    Some((fields.next()?.parse().ok()?, fields.next()?.parse().ok()?))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn cpu_time_is_parsed_for_any_process_name() {
-        let line = "42 (a) b) R 1 2 3 4 5 6 7 8 9 10 11 12 13 14";
-        assert_eq!(parse(line), Some((11, 12)));
-        assert!(parse("42 (x) R 1").is_none() && parse("").is_none());
-        assert!(ticks().is_some());
     }
 }

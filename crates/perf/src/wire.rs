@@ -168,10 +168,7 @@ impl MeasurementToken {
     /// Errors of the random generator.
     pub fn random() -> std::io::Result<Self> {
         let mut bytes = [0; 16];
-        let mut filled = 0;
-        while let Some(rest) = bytes.get_mut(filled..).filter(|rest| !rest.is_empty()) {
-            filled += rustix::rand::getrandom(rest, rustix::rand::GetRandomFlags::empty())?;
-        }
+        longhaul_platform::random::fill(&mut bytes)?;
         Ok(Self(bytes))
     }
 }

@@ -10,6 +10,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use aws_lc_rs::digest::{Context, SHA256};
+use longhaul_platform::process::{own_program, own_program_path};
 
 /// Printed by ssh itself at this side once it has authenticated (`LocalCommand`).
 pub(crate) const AUTHENTICATED: &str = "longhaul-authenticated";
@@ -27,8 +28,6 @@ pub(crate) const GO: &str = "go\n";
 /// Arguments that start the far side.
 const ARGUMENTS: &str = "serve --over-stdio";
 
-/// This program's own file, also if it has been replaced since it was started.
-const OWN_PROGRAM: &str = "/proc/self/exe";
 /// Statically linked program of the same package, relative to this program's directory. It runs on
 /// hosts with an older C library or another one.
 const STATIC_PROGRAM: &str = "../lib/longhaul/longhaul-static";
@@ -47,8 +46,8 @@ pub(crate) struct ProgramFile {
 impl ProgramFile {
     /// Finds, reads and hashes the program.
     pub(crate) fn find() -> io::Result<Self> {
-        let own = std::fs::read_link(OWN_PROGRAM).unwrap_or_default();
-        Self::read(&portable(&own).unwrap_or_else(|| OWN_PROGRAM.into()))
+        // The file of the running program, also if it has been replaced since it was started.
+        Self::read(&portable(&own_program_path()).unwrap_or_else(own_program))
     }
 
     /// Reads and hashes a program's file.

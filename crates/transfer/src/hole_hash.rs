@@ -83,8 +83,7 @@ fn start() -> mpsc::Sender<HashJob> {
     for _ in 0..(processors / 2).clamp(1, MAX_THREADS) {
         let jobs = jobs.clone();
         let work = move || {
-            // On Linux, this call changes the calling thread only.
-            let _ = rustix::process::setpriority_process(None, THREAD_NICENESS);
+            longhaul_platform::process::set_thread_niceness(THREAD_NICENESS);
             loop {
                 let job = jobs.lock().recv();
                 match job {

@@ -1,6 +1,6 @@
 //! Metadata of entries, as the kernel has it and as it is sent.
 
-use rustix::fs::{FileType, Stat};
+use longhaul_platform::fs::{FileType, Stat, file_type};
 
 use crate::attributes::{SpecialFile, SpecialKind};
 use crate::wire::Meta;
@@ -28,7 +28,7 @@ pub(crate) fn meta_of(stat: &Stat) -> Meta {
 
 /// Returns the kind of a special file. `None` for any other entry.
 pub(crate) fn special_file(stat: &Stat) -> Option<SpecialFile> {
-    let kind = match FileType::from_raw_mode(stat.st_mode) {
+    let kind = match file_type(stat.st_mode) {
         FileType::Fifo => SpecialKind::Fifo,
         FileType::Socket => SpecialKind::Socket,
         FileType::CharacterDevice => SpecialKind::CharacterDevice,
@@ -38,8 +38,8 @@ pub(crate) fn special_file(stat: &Stat) -> Option<SpecialFile> {
     let special = SpecialFile {
         kind,
         device: (
-            rustix::fs::major(stat.st_rdev),
-            rustix::fs::minor(stat.st_rdev),
+            longhaul_platform::fs::major(stat.st_rdev),
+            longhaul_platform::fs::minor(stat.st_rdev),
         ),
     };
     Some(match special.is_device() {

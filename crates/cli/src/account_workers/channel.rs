@@ -8,9 +8,9 @@ use std::os::unix::net::UnixStream as StdUnixStream;
 use std::sync::Arc;
 use std::time::Duration;
 
+use longhaul_platform::net::{RECEIVE_FLAGS, SEND_FLAGS};
 use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, Shutdown,
+    RecvAncillaryBuffer, RecvAncillaryMessage, SendAncillaryBuffer, SendAncillaryMessage, Shutdown,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -132,7 +132,7 @@ fn send_part(socket: &UnixStream, bytes: &[u8], with: &[BorrowedFd<'_>]) -> io::
         socket,
         &parts,
         &mut control,
-        SendFlags::NOSIGNAL,
+        SEND_FLAGS,
     )?)
 }
 
@@ -190,7 +190,7 @@ fn receive_part(
         None => RecvAncillaryBuffer::default(),
     };
     let parts = &mut [IoSliceMut::new(&mut piece)];
-    let received = rustix::net::recvmsg(socket, parts, &mut control, RecvFlags::CMSG_CLOEXEC)?;
+    let received = rustix::net::recvmsg(socket, parts, &mut control, RECEIVE_FLAGS)?;
     if let Some(descriptors) = descriptors {
         for message in control.drain() {
             if let RecvAncillaryMessage::ScmRights(sockets) = message {

@@ -14,7 +14,6 @@ use std::task::{Context, Poll, ready};
 use longhaul_hop::{Conn, DuplexSide};
 use longhaul_transfer::{StreamOrigin, Transport};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::pipe::{PipeFlags, pipe_with};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// One end of such a stream.
@@ -47,7 +46,7 @@ impl LocalStream {
     /// runtime.
     pub(super) fn open() -> io::Result<(Self, WorkerEnd)> {
         let (ours, theirs) = StdUnixStream::pair()?;
-        let (reader, writer) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
+        let (reader, writer) = longhaul_platform::net::pipe()?;
         let end = WorkerEnd {
             socket: theirs.into(),
             end_mark: writer,

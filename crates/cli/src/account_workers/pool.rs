@@ -27,8 +27,8 @@ use super::message::{FrontMessage, StartMessage, StreamMessage, WorkerMessage, g
 use super::quota_book::QuotaBook;
 use super::receipts::sign_for;
 use super::reported_record::checked_record;
+use super::request::{WorkerRequestError, request_worker};
 use super::worker_handle::{Worker, WorkerState};
-use crate::account_helper::request::{WorkerRequestError, request_worker};
 
 /// Time for a worker to begin.
 const READY_TIMEOUT: Duration = Duration::from_secs(60);

@@ -13,13 +13,13 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 use longhaul_accounts::CopyRecord;
+use longhaul_platform::fs::mode_bits;
 use longhaul_transfer::path::RelPath;
 use longhaul_transfer::store::confine::Dir;
 use longhaul_transfer::store::quota::{Quota, count_owned};
 use longhaul_transfer::{
     AccountSetting, MIN_OPEN_FILES, RunningCopies, ServedRoot, Server, ServerLimits, serve_stream,
 };
-use rustix::fs::Mode;
 use rustix::process::{geteuid, umask};
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 use tokio::task::{JoinSet, spawn_blocking};
@@ -100,7 +100,7 @@ impl Worker {
                 start.release
             );
         }
-        umask(Mode::from_raw_mode(start.umask));
+        umask(mode_bits(start.umask));
         let signing = signing.context("the server sent no socket for receipts")?;
         let key = FrontKey::new(start.receipt_key.parse()?, signing)?;
         let root = open_root(&start).await?;

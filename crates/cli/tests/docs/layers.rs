@@ -24,9 +24,12 @@ pub fn dependencies() -> BTreeMap<String, Vec<String>> {
     crates
         .map(|name| {
             let manifest: toml::Table = text(&format!("crates/{name}/Cargo.toml")).parse().unwrap();
-            let needed = manifest.get("dependencies").and_then(toml::Value::as_table);
-            let below = needed
-                .into_iter()
+            let targets = manifest.get("target").and_then(toml::Value::as_table);
+            let platforms = targets.into_iter().flat_map(toml::Table::values);
+            let tables = platforms.filter_map(|target| target.get("dependencies"));
+            let below = tables
+                .chain(manifest.get("dependencies"))
+                .filter_map(toml::Value::as_table)
                 .flatten()
                 .filter_map(|(name, _)| folders.get(name.as_str()));
             (name, below.map(|folder| (*folder).to_owned()).collect())

@@ -3,13 +3,14 @@
 
 use std::future::Future;
 use std::io;
+use std::os::fd::AsFd;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
+use longhaul_platform::net::splice;
 use rustix::io::Errno;
 use rustix::net::RecvFlags;
-use rustix::pipe::{SpliceFlags, splice};
 use tokio::io::ReadBuf;
 use tokio::time::Sleep;
 
@@ -21,7 +22,6 @@ use crate::{DrawOutcome, RateLimit, TcpConn};
 
 /// Maximum bytes that one direction moves before it yields to other tasks of the same thread.
 const MAX_BYTES_PER_TURN: usize = 4 * 1024 * 1024;
-const FLAGS: SpliceFlags = SpliceFlags::MOVE.union(SpliceFlags::NONBLOCK);
 
 /// One direction. It writes what it has read before it reads again, so it holds at most one pipe or
 /// buffer.
@@ -231,10 +231,8 @@ impl Direction {
                         return Poll::Ready(Ok(()));
                     };
                     let held = pipe.held;
-                    ready!(conn.poll_write_with(cx, |fd| {
-                        splice(read_end, None, fd, None, held, FLAGS)
-                    }))
-                    .inspect(|n| pipe.held -= n)
+                    ready!(conn.poll_write_with(cx, |fd| { splice(read_end.as_fd(), fd, held) }))
+                        .inspect(|n| pipe.held -= n)
                 }
                 HeldBytes::Buffer { buffer, start, end } if *start < *end && !self.discards => {
                     let bytes = buffer.bytes.get(*start..*end).unwrap_or_default();
@@ -336,7 +334,7 @@ impl Direction {
                     return Poll::Ready(Ok(0));
                 };
                 return conn
-                    .poll_read_with(cx, |fd| splice(fd, None, write_end, None, granted, FLAGS))
+                    .poll_read_with(cx, |fd| splice(fd, write_end.as_fd(), granted))
                     .map(|read| read.inspect(|n| pipe.held += n));
             }
             HeldBytes::Buffer { buffer, start, end } => (buffer, start, end),

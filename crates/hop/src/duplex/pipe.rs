@@ -1,13 +1,12 @@
 //! Pool of the pipes through which splice(2) moves bytes. A direction holds a pipe only while it
 //! contains bytes. So an idle session holds none, and a busy relay creates few.
 
-use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use longhaul_platform::net::{SplicePipe, splice_pipe};
 use parking_lot::Mutex;
-use rustix::pipe::{PipeFlags, fcntl_setpipe_size, pipe_with};
 
 /// Capacity of a pipe that cannot be enlarged, in bytes: 16 pages.
 const DEFAULT_PIPE_BYTES: usize = 64 * 1024;
@@ -30,20 +29,13 @@ pub struct PipePool {
     bounds: PipeBounds,
     /// Total size of existing pipes, in use or free, in bytes.
     allocated: AtomicUsize,
-    spare: Mutex<Vec<RawPipe>>,
-}
-
-#[derive(Debug)]
-struct RawPipe {
-    read: OwnedFd,
-    write: OwnedFd,
-    capacity: usize,
+    spare: Mutex<Vec<SplicePipe>>,
 }
 
 /// A pipe from the pool. It returns to the pool when dropped, unless bytes are left in it.
 #[derive(Debug)]
 pub(super) struct Pipe {
-    raw: Option<RawPipe>,
+    raw: Option<SplicePipe>,
     pool: Arc<PipePool>,
     /// Bytes currently in the pipe, maintained by the code that splices.
     pub(super) held: usize,
@@ -81,12 +73,12 @@ impl PipePool {
         self.allocated.load(Ordering::Relaxed)
     }
 
-    fn create(&self) -> Option<RawPipe> {
+    fn create(&self) -> Option<SplicePipe> {
         // Reserved before the pipe is created, so that two threads cannot exceed the bound
         // together.
         let claim = self.bounds.size.max(DEFAULT_PIPE_BYTES);
         self.reserve(claim)?;
-        let made = Self::open(self.bounds.size);
+        let made = splice_pipe(self.bounds.size);
         match made {
             Ok(raw) => {
                 self.allocated
@@ -111,22 +103,7 @@ impl PipePool {
             .map(|_| ())
     }
 
-    fn open(size: usize) -> io::Result<RawPipe> {
-        let (read, write) = pipe_with(PipeFlags::NONBLOCK | PipeFlags::CLOEXEC)?;
-        // Refused beyond /proc/sys/fs/pipe-max-size or the user's page quota. The pipe still works
-        // at its initial size.
-        let capacity = match fcntl_setpipe_size(&write, size) {
-            Ok(got) => got,
-            Err(_) => rustix::pipe::fcntl_getpipe_size(&write)?,
-        };
-        Ok(RawPipe {
-            read,
-            write,
-            capacity,
-        })
-    }
-
-    fn release(&self, raw: RawPipe) {
+    fn release(&self, raw: SplicePipe) {
         let mut spare = self.spare.lock();
         if spare.len() < self.bounds.spare {
             spare.push(raw);
@@ -136,7 +113,7 @@ impl PipePool {
         }
     }
 
-    fn discard(&self, raw: RawPipe) {
+    fn discard(&self, raw: SplicePipe) {
         self.allocated.fetch_sub(raw.capacity, Ordering::Relaxed);
     }
 }

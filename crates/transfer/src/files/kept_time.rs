@@ -1,6 +1,6 @@
 //! Modification times of directories that stay as they are while entries are removed.
 
-use rustix::fs::{self, Timespec, Timestamps, UTIME_OMIT};
+use longhaul_platform::fs::{self, Timespec, Timestamps, UTIME_OMIT};
 
 use crate::path::RelPath;
 use crate::store::confine::Dir;

@@ -9,7 +9,7 @@ use std::collections::{BinaryHeap, VecDeque};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
-use rustix::fs::{self, Stat};
+use longhaul_platform::fs::{self, Stat};
 
 use super::message::{EntryKind, FilesFailure, ListingEntry, PathBytes};
 use crate::path::RelPath;

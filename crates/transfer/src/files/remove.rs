@@ -5,7 +5,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use rustix::fs;
+use longhaul_platform::fs;
 use rustix::io::Errno;
 
 use crate::path::RelPath;
@@ -206,11 +206,10 @@ mod tests {
         assert!(tmp.path().join("tree/f").exists());
         // Deeper than any path: 40 times 200 letters.
         let name = "x".repeat(200);
-        let mut below =
-            fs::open(tmp.path().join("tree"), fs::OFlags::PATH, fs::Mode::empty()).unwrap();
+        let mut below = fs::open(tmp.path().join("tree"), fs::HANDLE, fs::Mode::empty()).unwrap();
         for _ in 0..40 {
             fs::mkdirat(&below, &name, fs::Mode::RWXU).unwrap();
-            below = fs::openat(&below, &name, fs::OFlags::PATH, fs::Mode::empty()).unwrap();
+            below = fs::openat(&below, &name, fs::HANDLE, fs::Mode::empty()).unwrap();
         }
         assert_eq!(
             remove(tmp.path(), "tree").unwrap_err().0,

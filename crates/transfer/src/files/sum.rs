@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use blake3::hazmat::ChainingValue;
 use longhaul_checksum::{Algorithm, Checksum, Hasher};
+use longhaul_platform::fs::{self, Stat};
 use parking_lot::{Condvar, Mutex, MutexGuard};
-use rustix::fs::{self, Stat};
 use rustix::io::Errno;
 
 use super::message::{FilesFailure, FilesFailureKind, PathBytes, SumOutcome};

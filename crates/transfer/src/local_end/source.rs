@@ -66,7 +66,7 @@ struct EntrySink<'a> {
 }
 
 impl WalkSink for EntrySink<'_> {
-    fn note_stat(&self, stat: &rustix::fs::Stat) {
+    fn note_stat(&self, stat: &longhaul_platform::fs::Stat) {
         self.progress
             .not_kept
             .note_entry(stat, Preservation::default());

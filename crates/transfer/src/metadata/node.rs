@@ -1,11 +1,9 @@
-//! Owner, mode and extended attributes of an inode, by a descriptor.
-//!
-//! No path is followed: a descriptor that only names its inode (`O_PATH`) takes calls through its
-//! entry in `/proc/self/fd`, which leads to the inode itself.
+//! Owner, mode and extended attributes of an inode, by a descriptor or a handle. No symbolic link is
+//! followed.
 
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 
-use rustix::fs::{self, AtFlags, Gid, Mode, Stat, Timestamps, Uid, XattrFlags};
+use longhaul_platform::fs::{self, EntryHandle, Gid, Stat, Timestamps, Uid, XattrFlags};
 use rustix::io::Errno;
 
 /// Maximum number of bytes of the names and of the value of extended attributes (xattr(7)).
@@ -14,39 +12,42 @@ const MAX_VALUE_BYTES: usize = 64 * 1024;
 const MAX_READS: u32 = 4;
 
 /// An inode.
-#[derive(Debug, Clone)]
-pub(crate) struct Node<'a> {
-    fd: BorrowedFd<'a>,
-    /// Name of the descriptor in `/proc`, if calls need it.
-    path: Option<String>,
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Node<'a> {
+    /// An open file or directory.
+    Open(BorrowedFd<'a>),
+    /// An entry that is not opened.
+    Entry(&'a EntryHandle),
 }
 
 impl<'a> Node<'a> {
     /// Creates a node of an open file or directory.
     pub(crate) fn open(fd: BorrowedFd<'a>) -> Self {
-        Self { fd, path: None }
+        Self::Open(fd)
     }
 
-    /// Creates a node of a descriptor that only names its inode.
-    pub(crate) fn handle(fd: BorrowedFd<'a>) -> Self {
-        let path = Some(format!("/proc/self/fd/{}", fd.as_raw_fd()));
-        Self { fd, path }
+    /// Creates a node of an entry that is not opened.
+    pub(crate) fn handle(entry: &'a EntryHandle) -> Self {
+        Self::Entry(entry)
     }
 
     pub(crate) fn stat(&self) -> Result<Stat, Errno> {
-        fs::fstat(self.fd)
+        match self {
+            Self::Open(fd) => fs::fstat(fd),
+            Self::Entry(entry) => entry.stat(),
+        }
     }
 
     /// Returns the names of the extended attributes, each terminated by NUL.
     pub(crate) fn attribute_names(&self) -> Result<Vec<u8>, Errno> {
         read_sized(
-            || match &self.path {
-                None => fs::flistxattr_query(self.fd),
-                Some(path) => fs::listxattr_query(path.as_str()),
+            || match self {
+                Self::Open(fd) => fs::flistxattr_query(fd),
+                Self::Entry(entry) => entry.attribute_names_query(),
             },
-            |names| match &self.path {
-                None => fs::flistxattr(self.fd, names),
-                Some(path) => fs::listxattr(path.as_str(), names),
+            |names| match self {
+                Self::Open(fd) => fs::flistxattr(fd, names),
+                Self::Entry(entry) => entry.attribute_names(names),
             },
         )
     }
@@ -54,30 +55,30 @@ impl<'a> Node<'a> {
     /// Returns the value of an extended attribute.
     pub(crate) fn attribute(&self, name: &[u8]) -> Result<Vec<u8>, Errno> {
         read_sized(
-            || match &self.path {
-                None => fs::fgetxattr_query(self.fd, name),
-                Some(path) => fs::getxattr_query(path.as_str(), name),
+            || match self {
+                Self::Open(fd) => fs::fgetxattr_query(fd, name),
+                Self::Entry(entry) => entry.attribute_query(name),
             },
-            |value| match &self.path {
-                None => fs::fgetxattr(self.fd, name, value),
-                Some(path) => fs::getxattr(path.as_str(), name, value),
+            |value| match self {
+                Self::Open(fd) => fs::fgetxattr(fd, name, value),
+                Self::Entry(entry) => entry.attribute(name, value),
             },
         )
     }
 
     /// Sets an extended attribute.
     pub(crate) fn set_attribute(&self, name: &[u8], value: &[u8]) -> Result<(), Errno> {
-        match &self.path {
-            None => fs::fsetxattr(self.fd, name, value, XattrFlags::empty()),
-            Some(path) => fs::setxattr(path.as_str(), name, value, XattrFlags::empty()),
+        match self {
+            Self::Open(fd) => fs::fsetxattr(fd, name, value, XattrFlags::empty()),
+            Self::Entry(entry) => entry.set_attribute(name, value),
         }
     }
 
     /// Removes an extended attribute.
     pub(crate) fn remove_attribute(&self, name: &[u8]) -> Result<(), Errno> {
-        match &self.path {
-            None => fs::fremovexattr(self.fd, name),
-            Some(path) => fs::removexattr(path.as_str(), name),
+        match self {
+            Self::Open(fd) => fs::fremovexattr(fd, name),
+            Self::Entry(entry) => entry.remove_attribute(name),
         }
     }
 
@@ -86,26 +87,26 @@ impl<'a> Node<'a> {
         // The largest number stands for no owner (chown(2)).
         let user = user.filter(|id| *id != u32::MAX).map(Uid::from_raw);
         let group = group.filter(|id| *id != u32::MAX).map(Gid::from_raw);
-        match &self.path {
-            None => fs::fchown(self.fd, user, group),
-            Some(_) => fs::chownat(self.fd, "", user, group, AtFlags::EMPTY_PATH),
+        match self {
+            Self::Open(fd) => fs::fchown(fd, user, group),
+            Self::Entry(entry) => entry.set_owner(user, group),
         }
     }
 
     /// Sets the mode bits. Not for symbolic links, which have none.
     pub(crate) fn set_mode(&self, mode: u32) -> Result<(), Errno> {
-        let mode = Mode::from_raw_mode(mode);
-        match &self.path {
-            None => fs::fchmod(self.fd, mode),
-            Some(path) => fs::chmod(path.as_str(), mode),
+        let mode = fs::mode_bits(mode);
+        match self {
+            Self::Open(fd) => fs::fchmod(fd, mode),
+            Self::Entry(entry) => entry.set_mode(mode),
         }
     }
 
     /// Sets the times.
     pub(crate) fn set_times(&self, times: &Timestamps) -> Result<(), Errno> {
-        match &self.path {
-            None => fs::futimens(self.fd, times),
-            Some(path) => fs::utimensat(fs::CWD, path.as_str(), times, AtFlags::empty()),
+        match self {
+            Self::Open(fd) => fs::futimens(fd, times),
+            Self::Entry(entry) => entry.set_times(times),
         }
     }
 }
@@ -136,7 +137,7 @@ fn read_sized(
 mod tests {
     use std::os::fd::AsFd;
 
-    use rustix::fs::OFlags;
+    use longhaul_platform::fs::{Mode, OFlags};
 
     use super::*;
 
@@ -146,9 +147,9 @@ mod tests {
         let path = tmp.path().join("file");
         let file = std::fs::File::create(&path).unwrap();
         let open = Node::open(file.as_fd());
-        let flags = OFlags::PATH | OFlags::NOFOLLOW;
-        let named = fs::open(&path, flags, Mode::empty()).unwrap();
-        let handle = Node::handle(named.as_fd());
+        let directory = fs::open(tmp.path(), OFlags::DIRECTORY, Mode::empty()).unwrap();
+        let entry = EntryHandle::open(&directory, "file".as_ref()).unwrap();
+        let handle = Node::handle(&entry);
         handle.set_mode(0o640).unwrap();
         assert_eq!(open.stat().unwrap().st_mode & 0o777, 0o640);
         if open.set_attribute(b"user.a", b"one") == Err(Errno::OPNOTSUPP) {

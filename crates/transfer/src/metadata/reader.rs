@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, OnceLock};
 
+use longhaul_platform::fs::{FileType, Stat, file_type};
 use parking_lot::Mutex;
-use rustix::fs::{FileType, Stat};
 
 use super::changes::MetadataChanges;
 use super::meta_of;
@@ -104,7 +104,7 @@ impl MetadataReader {
     pub(crate) fn meta(&self, stat: &Stat, node: Option<&Node<'_>>) -> Meta {
         let mut meta = meta_of(stat);
         let kept = self.kept();
-        let kind = match FileType::from_raw_mode(stat.st_mode) {
+        let kind = match file_type(stat.st_mode) {
             FileType::Directory => ChangedKind::Directory,
             FileType::Symlink => ChangedKind::Symlink,
             _ => ChangedKind::File,
@@ -267,7 +267,10 @@ mod tests {
     #[test]
     fn nothing_is_read_before_the_other_end_understands_it() {
         let file = tempfile::tempfile().unwrap();
-        let (node, stat) = (Node::open(file.as_fd()), rustix::fs::fstat(&file).unwrap());
+        let (node, stat) = (
+            Node::open(file.as_fd()),
+            longhaul_platform::fs::fstat(&file).unwrap(),
+        );
         for (is_understood, has_attributes) in
             [(None, false), (Some(false), false), (Some(true), true)]
         {
@@ -285,7 +288,7 @@ mod tests {
     #[test]
     fn equal_attributes_share_their_memory() {
         let file = tempfile::tempfile().unwrap();
-        let stat = rustix::fs::fstat(&file).unwrap();
+        let stat = longhaul_platform::fs::fstat(&file).unwrap();
         let reader = MetadataReader::new(everything(), MetadataChanges::default());
         reader.set_understood(true);
         let node = Node::open(file.as_fd());

@@ -4,7 +4,7 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rustix::fs::{FileType, Stat};
+use longhaul_platform::fs::{FileType, Stat, file_type};
 
 use crate::preservation::Preservation;
 
@@ -55,7 +55,7 @@ impl NotKept {
             self.note_owner(stat.st_uid, own);
         }
         // A link has no mode bits of its own.
-        let is_link = FileType::from_raw_mode(stat.st_mode) == FileType::Symlink;
+        let is_link = file_type(stat.st_mode) == FileType::Symlink;
         if !is_link && !kept.special_bits {
             self.note_mode(stat.st_mode);
         }

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use longhaul_platform::fs::Stat;
 use parking_lot::{Condvar, Mutex, MutexGuard};
-use rustix::fs::Stat;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;

@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
-use rustix::fs::Stat;
+use longhaul_platform::fs::Stat;
 use rustix::io::Errno;
 
 use crate::account::ResourcePermit;
@@ -194,7 +194,7 @@ impl Walk<'_> {
         }
         let full = self.source.path.join(path).ok();
         let handle = full.and_then(|full| self.source.base.node(&full).ok());
-        let node = handle.as_ref().map(|handle| Node::handle(handle.as_fd()));
+        let node = handle.as_ref().map(Node::handle);
         self.metadata.meta(stat, node.as_ref())
     }
 
@@ -350,7 +350,7 @@ impl Walk<'_> {
 impl Walk<'_> {
     /// Returns the metadata of an open directory, of which permissions and time are known.
     fn meta_of_directory(&self, dir: &Dir, known: Meta) -> Meta {
-        match rustix::fs::fstat(dir) {
+        match longhaul_platform::fs::fstat(dir) {
             Ok(stat) if self.metadata.changes_meta() => {
                 self.metadata.meta(&stat, Some(&Node::open(dir.as_fd())))
             }

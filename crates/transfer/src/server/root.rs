@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use longhaul_platform::fs;
 use parking_lot::Mutex;
-use rustix::fs;
 use rustix::io::Errno;
 use tokio::time::{MissedTickBehavior, interval};
 

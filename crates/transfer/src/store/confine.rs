@@ -3,7 +3,7 @@
 //! Every path of a peer is resolved by `openat2(2)` with `RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS |
 //! RESOLVE_NO_MAGICLINKS`. The kernel itself refuses `..`, absolute paths and symbolic links on the
 //! path, so there is no moment between a check and a use. A server is protected like this against
-//! its clients, and a client's destination against its server. If the kernel lacks the call,
+//! its clients, and a client's destination against its server. If the system lacks the call,
 //! `fallback` opens one directory after the other, with the same confinement.
 
 use std::ffi::OsStr;
@@ -11,7 +11,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use rustix::fs::{self, AtFlags, Mode, OFlags, ResolveFlags, Stat};
+use longhaul_platform::fs::{self, AtFlags, EntryHandle, HANDLE, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
 use crate::attributes::{SpecialFile, SpecialKind};
@@ -67,7 +67,7 @@ impl Dir {
     pub fn open(path: &Path) -> Result<Self, Errno> {
         let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
         let mut dir = Self::new(fs::open(path, flags, Mode::empty())?, Resolver::Openat2);
-        let itself = dir.resolve(OsStr::new("."), OFlags::DIRECTORY | OFlags::PATH);
+        let itself = dir.resolve(OsStr::new("."), OFlags::DIRECTORY | HANDLE);
         dir.resolver = Resolver::for_answer(itself.map(drop))?;
         Ok(dir)
     }
@@ -98,15 +98,17 @@ impl Dir {
         Ok(Self::new(fd, Resolver::Links))
     }
 
-    /// Returns a descriptor that only names the inode at `path`, be it a symbolic link.
-    pub(crate) fn node(&self, path: &RelPath) -> Result<OwnedFd, Errno> {
-        self.resolve(path.as_os(), OFlags::PATH | OFlags::NOFOLLOW)
+    /// Returns a handle on the entry at `path`, be it a symbolic link.
+    pub(crate) fn node(&self, path: &RelPath) -> Result<EntryHandle, Errno> {
+        let follows = self.resolver == Resolver::Links;
+        EntryHandle::resolve(path.as_os(), follows, |path, flags| {
+            self.resolve(path, flags)
+        })
     }
 
     /// Returns [`Self::node`] of the entry `name` of this very directory.
-    pub(crate) fn node_named(&self, name: &OsStr) -> Result<OwnedFd, Errno> {
-        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        with_descriptor(|| fs::openat(&self.fd, name, flags, Mode::empty()))
+    pub(crate) fn node_named(&self, name: &OsStr) -> Result<EntryHandle, Errno> {
+        with_descriptor(|| EntryHandle::open(&self.fd, name))
     }
 
     /// Opens the directory `path` beneath this one.
@@ -161,7 +163,7 @@ impl Dir {
 
     /// Opens a handle on the directory `path` for `*at` calls. It needs no permission to read it.
     pub(crate) fn handle(&self, path: &RelPath) -> Result<Dir, Errno> {
-        self.resolve(path.as_os(), OFlags::DIRECTORY | OFlags::PATH)
+        self.resolve(path.as_os(), OFlags::DIRECTORY | HANDLE)
             .map(|fd| Self::new(fd, self.resolver))
     }
 
@@ -174,20 +176,9 @@ impl Dir {
                 return with_descriptor(|| fs::openat(&self.fd, path, flags, Mode::empty()));
             }
         }
-        let resolve =
-            ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
         let mut tries = 0;
         loop {
-            let open = || {
-                fs::openat2(
-                    &self.fd,
-                    path,
-                    flags | OFlags::CLOEXEC,
-                    Mode::empty(),
-                    resolve,
-                )
-            };
-            match with_descriptor(open) {
+            match with_descriptor(|| fs::open_beneath(&self.fd, path, flags)) {
                 Err(Errno::AGAIN | Errno::INTR) if tries < MAX_RETRIES => tries += 1,
                 result => return result,
             }
@@ -257,7 +248,7 @@ impl Dir {
 
     /// Creates the directory `name` in this very directory. Returns false if it exists.
     pub(crate) fn make_dir(&self, name: &OsStr, mode: u32) -> Result<bool, Errno> {
-        match fs::mkdirat(&self.fd, name, Mode::from_raw_mode(mode)) {
+        match fs::mkdirat(&self.fd, name, fs::mode_bits(mode)) {
             Ok(()) => Ok(true),
             Err(Errno::EXIST) => match kind_of(&self.stat_name(name)?) {
                 NodeKind::Directory => Ok(false),
@@ -399,7 +390,7 @@ impl NodeKind {
 }
 
 pub(crate) fn kind_of(stat: &Stat) -> NodeKind {
-    NodeKind::from_file_type(fs::FileType::from_raw_mode(stat.st_mode)).unwrap_or(NodeKind::Other)
+    NodeKind::from_file_type(fs::file_type(stat.st_mode)).unwrap_or(NodeKind::Other)
 }
 
 #[cfg(test)]
@@ -418,10 +409,17 @@ mod tests {
         dir
     }
 
+    /// Returns the means that this platform has.
+    fn resolvers() -> impl Iterator<Item = Resolver> {
+        let all = [Resolver::Openat2, Resolver::Steps].into_iter();
+        all.skip(usize::from(!longhaul_platform::IS_LINUX))
+    }
+
     #[test]
     fn links_are_refused_even_within_the_directory() {
-        no_link_leads_out(Resolver::Openat2);
-        no_link_leads_out(Resolver::Steps);
+        for resolver in resolvers() {
+            no_link_leads_out(resolver);
+        }
     }
 
     fn no_link_leads_out(resolver: Resolver) {
@@ -482,7 +480,7 @@ mod tests {
 
     #[test]
     fn directory_replaced_by_a_link_is_refused() {
-        for resolver in [Resolver::Openat2, Resolver::Steps] {
+        for resolver in resolvers() {
             let tmp = tempfile::tempdir().unwrap();
             let (root, outside) = (tmp.path().join("root"), tmp.path().join("outside"));
             std::fs::create_dir_all(root.join("a/b")).unwrap();

@@ -5,7 +5,7 @@
 
 use std::os::fd::{AsFd, IntoRawFd, OwnedFd};
 
-use rustix::fs;
+use longhaul_platform::fs;
 use rustix::io::Errno;
 
 /// Method by which the files of a file system become durable.
@@ -43,7 +43,7 @@ impl Durability {
     /// # Errors
     /// Those of fstatfs(2).
     pub(crate) fn from_file(file: impl AsFd) -> Result<Self, Errno> {
-        Ok(Self::from_type(fs::fstatfs(file)?.f_type as u64))
+        fs::file_system_type(file).map(Self::from_type)
     }
 }
 

@@ -7,9 +7,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use longhaul_platform::fs::Stat;
 use parking_lot::{Condvar, Mutex};
 use quantities::ByteCount;
-use rustix::fs::Stat;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Failure, FailureKind};

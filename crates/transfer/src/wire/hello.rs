@@ -34,11 +34,7 @@ impl CopyToken {
     /// Returns a new token from the operating system's random numbers.
     pub fn random() -> std::io::Result<Self> {
         let mut bytes = [0; 16];
-        let mut left = bytes.as_mut_slice();
-        while !left.is_empty() {
-            let got = rustix::rand::getrandom(&mut *left, rustix::rand::GetRandomFlags::empty())?;
-            left = left.get_mut(got..).unwrap_or_default();
-        }
+        longhaul_platform::random::fill(&mut bytes)?;
         Ok(Self(bytes))
     }
 }

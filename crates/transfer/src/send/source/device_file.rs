@@ -2,7 +2,7 @@
 
 use std::os::fd::OwnedFd;
 
-use rustix::fs::{self, FileType, SeekFrom, Stat};
+use longhaul_platform::fs::{self, FileType, SeekFrom, Stat};
 
 use super::SourceFile;
 use crate::error::Failure;
@@ -21,7 +21,7 @@ pub(super) struct DeviceFile {
 impl DeviceFile {
     /// Returns true if this is a block device.
     pub(super) fn is_device(stat: &Stat) -> bool {
-        FileType::from_raw_mode(stat.st_mode) == FileType::BlockDevice
+        fs::file_type(stat.st_mode) == FileType::BlockDevice
     }
 
     /// Takes an open block device.

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use longhaul_filter::{EntryKind, Filter, IGNORE_FILE_NAME, IgnoreRules, MAX_IGNORE_FILE_BYTES};
+use longhaul_platform::fs::Stat;
 use parking_lot::Mutex;
-use rustix::fs::Stat;
 
 use crate::account::ResourcePermit;
 use crate::error::{Failure, FailureKind};
@@ -119,7 +119,9 @@ impl WalkSink for FilterSink<'_> {
     fn enter(&self, source: u32, path: &RelPath, dir: &Dir, names: &DirectoryNames) -> bool {
         let mut state = self.state.lock();
         let device = match self.filter.rules().one_file_system {
-            true => rustix::fs::fstat(dir).ok().map(|stat| stat.st_dev),
+            true => longhaul_platform::fs::fstat(dir)
+                .ok()
+                .map(|stat| stat.st_dev),
             false => None,
         };
         if path.is_root() {

@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 
-use rustix::fs::{self, SeekFrom, Stat};
+use longhaul_platform::fs::{self, SeekFrom, Stat};
 use rustix::io::Errno;
 
 use super::device_file::DeviceFile;

@@ -1,6 +1,6 @@
 //! A walk that takes only the files of one part (LH-COPY-49).
 
-use rustix::fs::Stat;
+use longhaul_platform::fs::Stat;
 
 use crate::account::ResourcePermit;
 use crate::part::PartFilter;

@@ -2,7 +2,7 @@
 
 use std::os::fd::OwnedFd;
 
-use rustix::fs;
+use longhaul_platform::fs;
 
 use super::SourceFile;
 use crate::error::{Failure, FailureKind};

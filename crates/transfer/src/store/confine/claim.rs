@@ -20,9 +20,9 @@ use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use rustix::fs::{
-    self, AtFlags, FileType, FlockOperation, Mode, OFlags, RenameFlags, Stat, Statx, StatxFlags,
-    Timespec, Timestamps,
+use longhaul_platform::fs::{
+    self, AtFlags, FileType, FlockOperation, HANDLE, Mode, OFlags, Stat, Timespec, Timestamps,
+    stat_uncached,
 };
 use rustix::io::Errno;
 
@@ -86,7 +86,7 @@ pub(super) fn rename_to_free_name(
 ) -> Result<(), Errno> {
     let found = target.naming.get();
     if matches!(found, NamingMethod::Unknown | NamingMethod::Rename) {
-        match fs::renameat_with(source, from, target, to, RenameFlags::NOREPLACE) {
+        match fs::rename_noreplace(source, from, target, to) {
             Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {}
             result => return target.remember(NamingMethod::Rename, result),
         }
@@ -153,7 +153,7 @@ impl Dir {
 
     fn try_name_within(&self, temp: &OsStr, name: &OsStr) -> Result<(), Errno> {
         let within = Dir::new(
-            self.resolve(temp, OFlags::DIRECTORY | OFlags::PATH)?,
+            self.resolve(temp, OFlags::DIRECTORY | HANDLE)?,
             self.resolver,
         );
         match within.create_new(name) {
@@ -255,19 +255,13 @@ fn looks_like_claim(stat: &Stat) -> bool {
 
 fn is_claim(directory: &Dir, name: &OsStr) -> bool {
     stat_uncached(directory, name).is_ok_and(|now| {
-        let is_file = FileType::from_raw_mode(now.stx_mode.into()) == FileType::RegularFile;
-        is_file && now.stx_size == 0 && is_claim_time(now.stx_mtime.tv_sec)
+        let is_file = fs::file_type(now.mode) == FileType::RegularFile;
+        is_file && now.size == 0 && is_claim_time(now.modified)
     })
 }
 
 fn is_empty(directory: &Dir, name: &OsStr) -> bool {
-    stat_uncached(directory, name).is_ok_and(|now| now.stx_size == 0)
-}
-
-/// Returns the current metadata of `name`, read from the file system itself.
-fn stat_uncached(directory: &Dir, name: &OsStr) -> Result<Statx, Errno> {
-    let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::STATX_FORCE_SYNC;
-    fs::statx(directory, name, flags, StatxFlags::BASIC_STATS)
+    stat_uncached(directory, name).is_ok_and(|now| now.size == 0)
 }
 
 fn is_claim_time(seconds: i64) -> bool {
@@ -412,7 +406,11 @@ mod tests {
     fn naming_method_is_tried_once_and_leaves_nothing() {
         let (tmp, dir) = directory(NamingMethod::Unknown);
         dir.try_naming("first".as_ref(), "second".as_ref()).unwrap();
-        assert_eq!(dir.naming.get(), NamingMethod::Rename);
+        let best = match longhaul_platform::IS_LINUX {
+            true => NamingMethod::Rename,
+            false => NamingMethod::Link,
+        };
+        assert_eq!(dir.naming.get(), best);
         dir.try_naming("no/name".as_ref(), "no/name".as_ref())
             .unwrap();
         assert_eq!(std::fs::read_dir(tmp.path()).unwrap().count(), 1);

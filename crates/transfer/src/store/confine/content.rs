@@ -1,6 +1,6 @@
 //! Reads ranges of files.
 
-use rustix::fs;
+use longhaul_platform::fs;
 use rustix::io::Errno;
 
 use super::{Dir, NodeKind, kind_of};

@@ -1,5 +1,5 @@
-//! Resolves paths where `openat2(2)` is missing: before Linux 5.6, and in containers whose seccomp
-//! filter refuses it.
+//! Resolves paths where `openat2(2)` is missing: before Linux 5.6, in containers whose seccomp
+//! filter refuses it, and on other systems.
 //!
 //! Each directory on the path is opened beneath the one before it, and a symbolic link is refused
 //! (`O_NOFOLLOW`). A path has no `..` and no leading slash, so the confinement is that of
@@ -9,7 +9,7 @@ use std::ffi::OsStr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 
-use rustix::fs::{self, AtFlags, FileType, Mode, OFlags};
+use longhaul_platform::fs::{self, AtFlags, FileType, HANDLE, Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::descriptors::with_descriptor;
@@ -49,7 +49,7 @@ pub(super) fn open(base: impl AsFd, path: &OsStr, flags: OFlags) -> Result<Owned
     let mut above: Option<OwnedFd> = None;
     for name in directories {
         let at = above.as_ref().map_or(base.as_fd(), |fd| fd.as_fd());
-        above = Some(step(at, name, OFlags::DIRECTORY | OFlags::PATH)?);
+        above = Some(step(at, name, OFlags::DIRECTORY | HANDLE)?);
     }
     let at = above.as_ref().map_or(base.as_fd(), |fd| fd.as_fd());
     step(at, last, flags)
@@ -75,9 +75,7 @@ fn step(at: impl AsFd, name: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
     match with_descriptor(|| fs::openat(&at, name, flags, Mode::empty())) {
         // A link is reported as not a directory. openat2(2) reports it as a link.
         Err(Errno::NOTDIR) => match fs::statat(&at, name, AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::Symlink => {
-                Err(Errno::LOOP)
-            }
+            Ok(stat) if fs::file_type(stat.st_mode) == FileType::Symlink => Err(Errno::LOOP),
             _ => Err(Errno::NOTDIR),
         },
         result => result,

@@ -8,7 +8,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use rustix::fs;
+use longhaul_platform::fs;
 use rustix::io::Errno;
 use unicode_normalization::UnicodeNormalization;
 

@@ -5,7 +5,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rustix::fs::{FileType, Stat};
+use longhaul_platform::fs::{FileType, Stat, file_type};
 use rustix::io::Errno;
 
 use crate::attributes::{
@@ -322,7 +322,7 @@ fn retry(
 }
 
 fn is_link(stat: &Stat) -> bool {
-    FileType::from_raw_mode(stat.st_mode) == FileType::Symlink
+    file_type(stat.st_mode) == FileType::Symlink
 }
 
 #[cfg(test)]
@@ -370,7 +370,10 @@ mod tests {
     #[test]
     fn lh_copy_69_server_without_permission_sets_no_owner() {
         let file = tempfile::tempfile().unwrap();
-        let (node, stat) = (Node::open(file.as_fd()), rustix::fs::fstat(&file).unwrap());
+        let (node, stat) = (
+            Node::open(file.as_fd()),
+            longhaul_platform::fs::fstat(&file).unwrap(),
+        );
         let writer = writer(false);
         let wanted = meta(Attributes {
             special_bits: Some(0o7000),
@@ -397,7 +400,10 @@ mod tests {
     #[test]
     fn owner_that_the_user_named_is_an_error_if_it_cannot_be_set() {
         let file = tempfile::tempfile().unwrap();
-        let (node, stat) = (Node::open(file.as_fd()), rustix::fs::fstat(&file).unwrap());
+        let (node, stat) = (
+            Node::open(file.as_fd()),
+            longhaul_platform::fs::fstat(&file).unwrap(),
+        );
         let wanted = meta(Attributes {
             user: owner(stat.st_uid + 1, true),
             ..Attributes::default()
@@ -436,7 +442,10 @@ mod tests {
     #[test]
     fn attributes_become_exactly_those_of_the_source() {
         let file = tempfile::tempfile().unwrap();
-        let (node, stat) = (Node::open(file.as_fd()), rustix::fs::fstat(&file).unwrap());
+        let (node, stat) = (
+            Node::open(file.as_fd()),
+            longhaul_platform::fs::fstat(&file).unwrap(),
+        );
         if node.set_attribute(b"user.old", b"x").is_err() {
             eprintln!("left out: no extended attributes here");
             return;

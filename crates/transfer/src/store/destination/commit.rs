@@ -9,8 +9,8 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use longhaul_platform::fs;
 use parking_lot::Mutex;
-use rustix::fs;
 
 use super::compare::is_same;
 use super::directories::reopen_finished;

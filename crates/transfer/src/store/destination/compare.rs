@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
-use rustix::fs::{self, Stat};
+use longhaul_platform::fs::{self, Stat};
 use rustix::io::Errno;
 
 use super::directories::keeping_finished;
@@ -193,7 +193,7 @@ impl CopyDestination {
     fn has_attributes(&self, there: &EntryLocation, stat: &Stat, meta: &Meta) -> bool {
         meta.attributes.is_none()
             || there.dir.node_named(&there.name).is_ok_and(|handle| {
-                let node = Node::handle(handle.as_fd());
+                let node = Node::handle(&handle);
                 !self.attributes.differs(&node, stat, meta)
             })
     }

@@ -19,8 +19,8 @@ use std::ffi::{OsStr, OsString};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
+use longhaul_platform::fs::{self, Stat, XattrFlags};
 use parking_lot::Mutex;
-use rustix::fs::{self, Mode, Stat, XattrFlags};
 use rustix::io::Errno;
 
 use super::made::RememberedDirs;
@@ -321,13 +321,13 @@ fn write_record(dir: &Dir, meta: &Meta) {
 /// Sets the time of a directory, and its permissions with these special bits.
 fn set_mode_and_time(dir: &Dir, special_bits: u32, meta: &Meta) -> Result<(), Failure> {
     times::set(dir, meta)?;
-    let mode = Mode::from_raw_mode(special_bits | meta.mode);
+    let mode = fs::mode_bits(special_bits | meta.mode);
     fs::fchmod(dir, mode).map_err(metadata_failure)
 }
 
 /// Sets permissions. The set-group-ID bit stays as it was inherited.
 fn set_mode(dir: &Dir, stat: &Stat, mode: u32) -> Result<(), Errno> {
-    fs::fchmod(dir, Mode::from_raw_mode(stat.st_mode & SET_GROUP_ID | mode))
+    fs::fchmod(dir, fs::mode_bits(stat.st_mode & SET_GROUP_ID | mode))
 }
 
 /// Restores the time of a directory if it still has the permissions with which it was finished, and

@@ -2,7 +2,7 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 
-use rustix::fs::{FileType, Stat};
+use longhaul_platform::fs::{FileType, Stat, file_type};
 
 use super::compare::{has_content, open};
 use super::new_file::NewFile;
@@ -142,7 +142,7 @@ pub(super) fn may_replace(parent: &EntryLocation) -> Result<(), Failure> {
 
 /// Returns the refusal to replace what is neither a file nor a link.
 pub(super) fn not_replaced(there: &Stat) -> Failure {
-    let kind = match FileType::from_raw_mode(there.st_mode) {
+    let kind = match file_type(there.st_mode) {
         FileType::Directory => "a directory",
         FileType::CharacterDevice => "a character device",
         FileType::BlockDevice => "a block device",

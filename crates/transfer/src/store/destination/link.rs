@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 
-use rustix::fs::Stat;
+use longhaul_platform::fs::Stat;
 
 use super::in_place::may_replace;
 use super::{CopyDestination, EntryLocation};

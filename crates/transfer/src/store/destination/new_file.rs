@@ -233,7 +233,7 @@ impl Drop for NewFile {
 
 /// Returns the bytes on disk of an unfinished file, or `None` if it has no name any more.
 pub(super) fn bytes_on_disk(file: &OwnedFd) -> Option<u64> {
-    let stat = rustix::fs::fstat(file)
+    let stat = longhaul_platform::fs::fstat(file)
         .ok()
         .filter(|stat| stat.st_nlink > 0)?;
     let size = u64::try_from(stat.st_size).unwrap_or(0);

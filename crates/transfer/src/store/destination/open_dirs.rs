@@ -12,7 +12,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 #[cfg(test)]
-use rustix::fs;
+use longhaul_platform::fs;
 use rustix::io::Errno;
 
 use crate::error::{Failure, FailureKind};

@@ -3,7 +3,7 @@
 
 use std::os::fd::OwnedFd;
 
-use rustix::fs::{self, FlockOperation, Mode};
+use longhaul_platform::fs::{self, FlockOperation, Mode};
 use rustix::io::{self, Errno};
 
 use super::EntryLocation;
@@ -31,7 +31,7 @@ impl OverwrittenFile {
             return Err(Failure::new(FailureKind::WrongKind));
         }
         // The new content would run as the owner of the old one.
-        if Mode::from_raw_mode(stat.st_mode).intersects(Mode::SUID | Mode::SGID) {
+        if fs::mode_bits(stat.st_mode).intersects(Mode::SUID | Mode::SGID) {
             return Err(refusal("it has a set-ID bit; leave out --inplace"));
         }
         match fs::flock(&fd, FlockOperation::NonBlockingLockExclusive) {

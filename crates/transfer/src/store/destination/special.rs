@@ -1,8 +1,7 @@
 //! Devices, FIFOs and sockets (LH-COPY-67).
 
-use std::os::fd::AsFd;
 
-use rustix::fs::Stat;
+use longhaul_platform::fs::Stat;
 use rustix::io::Errno;
 
 use super::{CopyDestination, EntryLocation, times};
@@ -103,7 +102,7 @@ impl CopyDestination {
         meta: &Meta,
     ) -> Result<Result<(), Failure>, Failure> {
         let handle = parent.dir.node_named(name)?;
-        let node = Node::handle(handle.as_fd());
+        let node = Node::handle(&handle);
         let stat = node.stat()?;
         // Something else may have taken the name meanwhile.
         match special_file(&stat) == Some(special) && stat.st_nlink == 1 {
@@ -115,7 +114,7 @@ impl CopyDestination {
     /// Corrects the metadata of an existing special file.
     fn correct_special(&self, parent: &EntryLocation, meta: &Meta) -> Result<(), Failure> {
         let handle = parent.dir.node_named(&parent.name)?;
-        let node = Node::handle(handle.as_fd());
+        let node = Node::handle(&handle);
         let stat = node.stat()?;
         let is_right =
             meta_of(&stat).has_same_basics(meta) && !self.attributes.differs(&node, &stat, meta);

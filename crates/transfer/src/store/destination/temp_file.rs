@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
-use rustix::fs::{self, Mode, OFlags};
+use longhaul_platform::fs::{self, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::directories::remove_temporary;

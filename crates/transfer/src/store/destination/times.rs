@@ -8,8 +8,8 @@ use std::ffi::OsStr;
 use std::os::fd::AsFd;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use longhaul_platform::fs::{self, AtFlags, Stat, Timespec, Timestamps};
 use parking_lot::Mutex;
-use rustix::fs::{self, AtFlags, Stat, Timespec, Timestamps};
 use rustix::io::Errno;
 
 use crate::error::{Failure, FailureKind, metadata_failure};

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
-use rustix::fs::{self, Mode, Stat};
+use longhaul_platform::fs::{self, Stat};
 use rustix::io::Errno;
 
 use super::attributes::AppliedAttributes;
@@ -492,7 +492,7 @@ impl CopyDestination {
                 self.attributes.apply(&node, &node.stat()?, meta)
             }
         };
-        let mode = Mode::from_raw_mode(meta.mode | applied.special_bits.unwrap_or(0));
+        let mode = fs::mode_bits(meta.mode | applied.special_bits.unwrap_or(0));
         fs::fchmod(fd, mode).map_err(metadata_failure)?;
         times::set(fd, meta)?;
         applied.failure.map_or(Ok(()), Err)
@@ -504,7 +504,7 @@ impl CopyDestination {
             return Ok(());
         }
         let handle = parent.dir.node_named(&parent.name)?;
-        let node = Node::handle(handle.as_fd());
+        let node = Node::handle(&handle);
         let stat = node.stat()?;
         // Something else may have taken the name meanwhile.
         let is_link = kind_of(&stat) == NodeKind::Symlink && stat.st_nlink == 1;

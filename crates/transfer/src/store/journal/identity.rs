@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use rustix::fs::Stat;
+use longhaul_platform::fs::Stat;
 
 /// Maximum length of an identity, in bytes.
 pub(super) const MAX_IDENTITY_BYTES: usize = 256;
@@ -57,7 +57,7 @@ impl fmt::Debug for Identity {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rustix::fs;
+    use longhaul_platform::fs;
 
     #[test]
     fn changed_content_with_its_old_time_has_a_new_identity() {

@@ -8,7 +8,7 @@ use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use rustix::fs::{self, AtFlags, FallocateFlags, FlockOperation, Mode, OFlags, Stat};
+use longhaul_platform::fs::{self, AtFlags, FlockOperation, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
 use crate::descriptors::with_descriptor;
@@ -158,8 +158,7 @@ impl Storage for DirStorage {
 
     fn clear(&self, file: &OwnedFd, start: u64, end: u64) -> Result<(), Errno> {
         let size = self.size(file)?;
-        let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        match fs::fallocate(file, hole, start, end.saturating_sub(start)) {
+        match fs::punch_hole(file, start, end.saturating_sub(start)) {
             Err(Errno::OPNOTSUPP | Errno::NOSYS) => {}
             result => return result,
         }
@@ -187,8 +186,7 @@ impl Storage for DirStorage {
     fn read_back(&self, file: &OwnedFd, bytes: &mut [u8], offset: u64) -> Result<bool, Errno> {
         // A page that the disk refused may still be in memory, and look as if it had been written
         // (fsync(2)). This is only advice, which not every file system follows.
-        let length = std::num::NonZeroU64::new(bytes.len() as u64);
-        let _ = fs::fadvise(file, offset, length, fs::Advice::DontNeed);
+        fs::drop_cache(file, offset, bytes.len() as u64);
         Ok(read_full_at(file, bytes, offset)? == bytes.len())
     }
 
@@ -221,11 +219,7 @@ impl Storage for DirStorage {
 
     fn unique(&self) -> Result<[u8; 16], Errno> {
         let mut bytes = [0; 16];
-        let mut left = &mut bytes[..];
-        while !left.is_empty() {
-            let got = rustix::rand::getrandom(&mut *left, rustix::rand::GetRandomFlags::empty())?;
-            left = left.get_mut(got..).unwrap_or_default();
-        }
+        longhaul_platform::random::fill(&mut bytes)?;
         Ok(bytes)
     }
 }

@@ -175,11 +175,11 @@ fn foreign_file_under_the_journal_name_is_never_opened() {
             std::fs::hard_link(&saved, &place).unwrap()
         }),
         ("a pipe nobody writes to", &|| {
-            rustix::fs::mknodat(
-                rustix::fs::CWD,
+            longhaul_platform::fs::mknodat(
+                longhaul_platform::fs::CWD,
                 &place,
-                rustix::fs::FileType::Fifo,
-                rustix::fs::Mode::RWXU,
+                longhaul_platform::fs::FileType::Fifo,
+                longhaul_platform::fs::Mode::RWXU,
                 0,
             )
             .unwrap();

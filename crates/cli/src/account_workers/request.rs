@@ -7,9 +7,9 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
+use longhaul_platform::net::{RECEIVE_FLAGS, SEND_FLAGS};
 use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags,
+    RecvAncillaryBuffer, RecvAncillaryMessage, SendAncillaryBuffer, SendAncillaryMessage,
 };
 use serde::{Deserialize, Serialize};
 
@@ -28,7 +28,7 @@ struct WorkerRequest {
 /// Answer to a request.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(super) enum WorkerAnswer {
+pub enum WorkerAnswer {
     /// The worker runs, and its process has this number.
     Started {
         /// Process number.
@@ -102,12 +102,12 @@ pub fn request_worker(
 }
 
 /// Receives a request: the account, and the socket of the worker.
-pub(super) fn receive_request(stream: &UnixStream) -> io::Result<(String, OwnedFd)> {
+pub fn receive_request(stream: &UnixStream) -> io::Result<(String, OwnedFd)> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut with = RecvAncillaryBuffer::new(&mut space);
     let mut line = [0; MAX_LINE_BYTES];
     let parts = &mut [IoSliceMut::new(&mut line)];
-    let received = rustix::net::recvmsg(stream, parts, &mut with, RecvFlags::CMSG_CLOEXEC)?;
+    let received = rustix::net::recvmsg(stream, parts, &mut with, RECEIVE_FLAGS)?;
     let sockets = with.drain().filter_map(|message| match message {
         RecvAncillaryMessage::ScmRights(sockets) => Some(sockets),
         _ => None,
@@ -122,7 +122,7 @@ pub(super) fn receive_request(stream: &UnixStream) -> io::Result<(String, OwnedF
 }
 
 /// Answers a request.
-pub(super) fn send_answer(mut stream: &UnixStream, answer: &WorkerAnswer) -> io::Result<()> {
+pub fn send_answer(mut stream: &UnixStream, answer: &WorkerAnswer) -> io::Result<()> {
     stream.write_all(&serde_json::to_vec(answer)?)
 }
 
@@ -133,7 +133,7 @@ fn send_with(stream: &UnixStream, line: &[u8], descriptor: &OwnedFd) -> io::Resu
     let mut with = SendAncillaryBuffer::new(&mut space);
     with.push(SendAncillaryMessage::ScmRights(&sockets));
     let parts = [IoSlice::new(line)];
-    match rustix::net::sendmsg(stream, &parts, &mut with, SendFlags::NOSIGNAL)? {
+    match rustix::net::sendmsg(stream, &parts, &mut with, SEND_FLAGS)? {
         sent if sent == line.len() => Ok(()),
         _ => Err(io::ErrorKind::WriteZero.into()),
     }

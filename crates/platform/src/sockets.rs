@@ -8,12 +8,12 @@ use std::{
     os::fd::{AsRawFd, BorrowedFd},
 };
 
-/// `SIOCINQ`, also called `FIONREAD` (Linux `include/uapi/linux/sockios.h`).
-pub const SIOCINQ: libc::Ioctl = libc::FIONREAD;
-/// `SIOCOUTQ`, also called `TIOCOUTQ`.
-pub const SIOCOUTQ: libc::Ioctl = libc::TIOCOUTQ;
-/// Request for the unsent bytes; libc has no name for it.
-pub const SIOCOUTQNSD: libc::Ioctl = 0x894B;
+/// Number of a request to a device or socket (ioctl(2)).
+#[cfg(target_os = "linux")]
+pub type Ioctl = libc::Ioctl;
+/// Number of a request to a device or socket (ioctl(2)).
+#[cfg(not(target_os = "linux"))]
+pub type Ioctl = libc::c_ulong;
 
 /// Calls `getsockopt`. Returns the number of bytes of `room` that the kernel filled.
 pub fn option(socket: BorrowedFd<'_>, level: i32, name: i32, room: &mut [u8]) -> io::Result<usize> {
@@ -56,8 +56,9 @@ pub fn set_option(socket: BorrowedFd<'_>, level: i32, name: i32, value: &[u8]) -
     Ok(())
 }
 
-/// Returns the length of one of a socket's queues, in bytes. `request` is one of the three above.
-pub fn queue_bytes(socket: BorrowedFd<'_>, request: libc::Ioctl) -> io::Result<u32> {
+/// Returns the length of one of a socket's queues, in bytes. `request` is one
+/// of the three in the module `tcp`.
+pub fn queue_bytes(socket: BorrowedFd<'_>, request: Ioctl) -> io::Result<u32> {
     let mut bytes: libc::c_int = 0;
     // SAFETY: each of the three requests writes one `int` to its argument, which points to `bytes`
     // and outlives the call.
