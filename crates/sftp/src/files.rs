@@ -150,7 +150,10 @@ impl SftpFiles {
                     let path = typed.join(OsStr::from_bytes(name));
                     async move { self.entry(name, &path, attributes).await }
                 });
-                join_all(entries).await.into_iter().collect::<Result<_, _>>()?
+                join_all(entries)
+                    .await
+                    .into_iter()
+                    .collect::<Result<_, _>>()?
             }
             _ => vec![self.entry(&path.0, &typed, &there).await?],
         };

@@ -183,12 +183,8 @@ impl Session {
 
     /// Removes an empty directory.
     pub(crate) async fn remove_dir(&self, path: &Path) -> Result<(), RequestError> {
-        self.ask(|requests, id| {
-            Ok(requests
-                .send_rmdir_request(id, Cow::Borrowed(path))?
-                .wait())
-        })
-        .await
+        self.ask(|requests, id| Ok(requests.send_rmdir_request(id, Cow::Borrowed(path))?.wait()))
+            .await
     }
 
     /// Creates a directory.

@@ -18,8 +18,8 @@ use crate::path::RelPath;
 use crate::send::{FoundEntry, Source, SourceFile, Sources, WalkSink};
 use crate::wire::{EntryHead, Meta};
 
-pub use file::{RELAY_RANGE_BYTES, RelayFile};
 use file::{MAX_RANGES_AHEAD, RelayedFile};
+pub use file::{RELAY_RANGE_BYTES, RelayFile};
 
 /// Entries that are described at the same time.
 const MAX_DESCRIBED: usize = 64;
@@ -111,7 +111,10 @@ impl<T: RelayTree> RelayWalk<'_, T> {
     /// Walks one source. Returns false if the sink stopped it.
     fn root(&self, root: &RemoteEntry<T::Attributes>) -> bool {
         if T::kind(&root.attributes) != EntryKind::Directory {
-            let described = self.source.runtime.block_on(self.source.tree.describe(root));
+            let described = self
+                .source
+                .runtime
+                .block_on(self.source.tree.describe(root));
             return self.found(root.source, &root.path, described);
         }
         let Some(mut ahead) = self.directory(root) else {
