@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::{BoxFuture, join_all};
+use futures_util::future::{BoxFuture, FutureExt, join_all};
 use futures_util::stream::{self, StreamExt};
 use longhaul_remote::Ssh;
 use longhaul_transfer::TransferProgress;
@@ -86,21 +86,26 @@ impl SftpFiles {
     async fn answer_each(&self, requests: &[FilesRequest]) -> Vec<FilesResponse> {
         let files = opened(requests);
         let times = self.times_to_keep(requests).await;
-        let answers = requests.iter().map(|request| -> BoxFuture<'_, _> {
-            let files = &files;
-            Box::pin(async move {
-                let answered = self.answer_one(request, files).await;
-                answered.unwrap_or_else(|failure| failed(request, &failure))
-            })
-        });
+        let answers = requests.iter();
+        let answers = answers.map(|request| self.answer_one(request, &files).boxed());
         let answers: Vec<BoxFuture<'_, _>> = answers.collect();
-        let answers = stream::iter(answers).buffered(MAX_REQUESTS).collect().await;
+        let answers = stream::iter(answers).buffered(MAX_REQUESTS);
+        let answers: Vec<FilesResponse> = answers.collect().await;
         join_all(files.values().map(|file| file.close(&self.pool))).await;
         self.set_times(&times).await;
         answers
     }
 
     async fn answer_one(
+        &self,
+        request: &FilesRequest,
+        files: &BTreeMap<&PathBytes, RemoteFile>,
+    ) -> FilesResponse {
+        let answered = self.try_answer(request, files).await;
+        answered.unwrap_or_else(|failure| failed(request, &failure))
+    }
+
+    async fn try_answer(
         &self,
         request: &FilesRequest,
         files: &BTreeMap<&PathBytes, RemoteFile>,
@@ -213,10 +218,8 @@ impl SftpFiles {
                     _ => files.push(path),
                 }
             }
-            let removing: Vec<BoxFuture<'_, _>> = files
-                .iter()
-                .map(|file| -> BoxFuture<'_, _> { Box::pin(self.remove_file(file)) })
-                .collect();
+            let removing = files.iter().map(|file| self.remove_file(file).boxed());
+            let removing: Vec<BoxFuture<'_, _>> = removing.collect();
             let mut removing = stream::iter(removing).buffer_unordered(MAX_REQUESTS);
             while let Some(removed) = removing.next().await {
                 removed?;

@@ -139,7 +139,8 @@ impl<T: RelayTree> RelayWalk<'_, T> {
         let RelaySource { tree, runtime, .. } = self.source;
         let listed = runtime.block_on(async {
             let described = tree.describe(directory).await?;
-            Ok((described, self.selection.entries(&**tree, directory).await?))
+            let entries = self.selection.entries(&**tree, directory).await?;
+            Ok::<_, Failure>((described, entries))
         });
         let (described, (entries, refused)) = match listed {
             Ok(listed) => listed,
