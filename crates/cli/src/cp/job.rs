@@ -288,10 +288,15 @@ impl CopyJob {
             Target::Local(_) => {
                 bail!("sources in several places in one copy: run one command for each")
             }
-            destination => Self::Relayed {
-                sources: sources.relayed()?,
-                destination,
-            },
+            destination => {
+                if let Target::Sftp(destination) = &destination {
+                    refuse_sftp_into_itself(sftp, destination)?;
+                }
+                Self::Relayed {
+                    sources: sources.relayed()?,
+                    destination,
+                }
+            }
         })
     }
 
@@ -399,6 +404,21 @@ fn one_place<T: std::fmt::Display>(sources: &[T], place: impl Fn(&T) -> String) 
         && let Some(other) = others.find(|other| place(other) != place(first))
     {
         bail!("{other} is on another server than {first}: run one command for each server");
+    }
+    Ok(())
+}
+
+/// Refuses to copy a directory at an SFTP server into itself, which would never end.
+fn refuse_sftp_into_itself(sources: &[SftpPath], destination: &SftpPath) -> Result<()> {
+    let names = |path: &SftpPath| {
+        let names = path.path().split(|&byte| byte == b'/');
+        let names = names.filter(|name| !name.is_empty() && *name != b".");
+        names.map(<[u8]>::to_vec).collect::<Vec<_>>()
+    };
+    for source in sources {
+        if source.root() == destination.root() && names(destination).starts_with(&names(source)) {
+            bail!("{source}: cannot be copied into itself, {destination}");
+        }
     }
     Ok(())
 }

@@ -3,12 +3,15 @@
 
 mod file;
 
+use std::collections::HashMap;
 use std::future::Future;
 use std::sync::Arc;
 
 use longhaul_filter::{EntryKind, Filter};
+use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
+use tokio::task::JoinHandle;
 
 use super::listed_tree::{ListedTree, RemoteEntry};
 use super::selection::Selection;
@@ -18,11 +21,13 @@ use crate::path::RelPath;
 use crate::send::{FoundEntry, Source, SourceFile, Sources, WalkSink};
 use crate::wire::{EntryHead, Meta};
 
-use file::{MAX_RANGES_AHEAD, RelayedFile};
+use file::{MAX_RANGES_AHEAD, RelayedFile, SharedFile};
 pub use file::{RELAY_RANGE_BYTES, RelayFile};
 
 /// Entries that are described at the same time.
 const MAX_DESCRIBED: usize = 64;
+/// Files of batches that are opened at the same time.
+const MAX_PREPARING: usize = 32;
 
 /// Trees at another end whose files are read in ranges.
 pub trait RelayTree: ListedTree {
@@ -58,9 +63,14 @@ impl Sources {
             filter,
             runtime: Handle::current(),
             ahead: Arc::new(Semaphore::new(MAX_RANGES_AHEAD)),
+            prepared: Mutex::default(),
+            preparing: Arc::new(Semaphore::new(MAX_PREPARING)),
         })
     }
 }
+
+/// Task that opens a file, and reads it if it is small.
+type Preparation<F> = JoinHandle<Result<Arc<SharedFile<F>>, Failure>>;
 
 /// A [`RelayTree`] as a source of files.
 struct RelaySource<T: RelayTree> {
@@ -70,6 +80,9 @@ struct RelaySource<T: RelayTree> {
     runtime: Handle,
     /// Permits of ranges that are read ahead.
     ahead: Arc<Semaphore>,
+    /// Files of batches, until they are opened. Their content fits the buffers of streams.
+    prepared: Mutex<HashMap<(u32, RelPath), Preparation<T::File>>>,
+    preparing: Arc<Semaphore>,
 }
 
 impl<T: RelayTree> Source for RelaySource<T> {
@@ -86,10 +99,36 @@ impl<T: RelayTree> Source for RelaySource<T> {
     }
 
     fn open(&self, head: &EntryHead) -> Result<Box<dyn SourceFile>, Failure> {
-        let opening = self.tree.open(head.source, &head.path);
-        let file = self.runtime.block_on(opening)?;
+        let key = (head.source, head.path.clone());
+        let prepared = self.prepared.lock().remove(&key);
+        let file = match prepared {
+            Some(task) => self.runtime.block_on(task).unwrap_or_else(|error| {
+                Err(Failure::with_detail(FailureKind::Io, error.to_string()))
+            }),
+            None => {
+                let opening = self.tree.open(head.source, &head.path);
+                self.runtime.block_on(opening).map(SharedFile::new)
+            }
+        }?;
         let (runtime, ahead) = (self.runtime.clone(), self.ahead.clone());
         Ok(Box::new(RelayedFile::new(file, runtime, ahead)))
+    }
+
+    fn prepare(&self, heads: &mut dyn Iterator<Item = &EntryHead>) {
+        let mut prepared = self.prepared.lock();
+        for head in heads {
+            let (source, path) = (head.source, head.path.clone());
+            let (tree, preparing) = (self.tree.clone(), self.preparing.clone());
+            prepared.entry((source, path.clone())).or_insert_with(|| {
+                self.runtime.spawn(async move {
+                    // The semaphore is never closed.
+                    let _permit = preparing.acquire().await;
+                    let file = SharedFile::new(tree.open(source, &path).await?);
+                    file.read_small().await;
+                    Ok(file)
+                })
+            });
+        }
     }
 
     fn set_filter(&mut self, filter: Option<&Arc<Filter>>) -> bool {

@@ -38,6 +38,9 @@ pub(crate) trait Source: Send + Sync {
     /// A change of the file since the walk, or the reason why it cannot be read.
     fn open(&self, head: &EntryHead) -> Result<Box<dyn SourceFile>, Failure>;
 
+    /// Begins to open these files, which are opened next, if that takes long.
+    fn prepare(&self, _heads: &mut dyn Iterator<Item = &EntryHead>) {}
+
     /// Sets the reader of the metadata of its entries.
     fn set_metadata(&mut self, _metadata: Arc<MetadataReader>) {}
 

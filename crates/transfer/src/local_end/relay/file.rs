@@ -59,7 +59,7 @@ pub(super) struct RelayedFile<F> {
 }
 
 /// The file, for the tasks that read ahead.
-struct SharedFile<F> {
+pub(super) struct SharedFile<F> {
     file: F,
     ranges: Mutex<Ranges>,
     /// Hashes of the ranges that were read.
@@ -83,15 +83,9 @@ struct OpenRange {
 }
 
 impl<F: RelayFile> RelayedFile<F> {
-    pub(super) fn new(file: F, runtime: Handle, ahead: Arc<Semaphore>) -> Self {
-        let tree = Mutex::new(TreeHash::new(file.size(), RANGE_LOG2));
-        let shared = SharedFile {
-            file,
-            ranges: Mutex::default(),
-            tree,
-        };
+    pub(super) fn new(shared: Arc<SharedFile<F>>, runtime: Handle, ahead: Arc<Semaphore>) -> Self {
         Self {
-            shared: Arc::new(shared),
+            shared,
             runtime,
             ahead,
         }
@@ -129,6 +123,23 @@ impl<F: RelayFile> RelayedFile<F> {
 }
 
 impl<F: RelayFile> SharedFile<F> {
+    pub(super) fn new(file: F) -> Arc<Self> {
+        let tree = Mutex::new(TreeHash::new(file.size(), RANGE_LOG2));
+        Arc::new(Self {
+            file,
+            ranges: Mutex::default(),
+            tree,
+        })
+    }
+
+    /// Reads a file of one range. A failure is met again by those who ask for the content.
+    pub(super) async fn read_small(&self) {
+        if (1..=RELAY_RANGE_BYTES).contains(&self.file.size()) {
+            let range = self.ranges.lock().open.entry(0).or_default().clone();
+            let _ = self.content(0, &range).await;
+        }
+    }
+
     /// Returns the content of a range, and reads it if nobody has.
     async fn content(&self, start: u64, range: &Arc<OpenRange>) -> Result<Bytes, Failure> {
         let content = range.content.get_or_init(|| self.read(start)).await;

@@ -245,3 +245,41 @@ async fn file_that_was_read_in_part_has_no_hash() {
     assert!(reading.await.unwrap());
     assert_eq!(*memory.checked.lock(), [None]);
 }
+
+#[tokio::test]
+async fn prepared_files_are_opened_once() {
+    let names = ["a", "b", "c"];
+    let memory = Arc::new(Memory {
+        files: names
+            .iter()
+            .map(|name| (name.as_bytes().to_vec(), Bytes::from_static(b"content")))
+            .collect(),
+        ..Memory::default()
+    });
+    let sources = Arc::new(sources(&memory, FilterRules::default()));
+    let reading = tokio::task::spawn_blocking(move || {
+        let heads = names.map(|name| EntryHead {
+            id: 0,
+            source: 0,
+            path: RelPath::from_bytes(name.as_bytes()).unwrap(),
+        });
+        let missing = EntryHead {
+            id: 0,
+            source: 0,
+            path: RelPath::from_bytes(b"none").unwrap(),
+        };
+        let all = heads.iter().chain([&missing]);
+        sources.source().prepare(&mut all.clone());
+        for head in heads.iter().rev() {
+            let file = sources.source().open(head).unwrap();
+            let mut content = [0; 10];
+            assert_eq!(file.read_at(&mut content, 0).unwrap(), 7);
+            assert_eq!(&content[..7], b"content");
+            assert!(file.is_unchanged().unwrap());
+        }
+        let failed = sources.source().open(&missing).err().unwrap();
+        assert_eq!(failed.kind, FailureKind::Vanished);
+    });
+    reading.await.unwrap();
+    assert_eq!(memory.reads.load(Ordering::Relaxed), 3);
+}
