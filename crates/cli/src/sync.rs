@@ -334,9 +334,11 @@ fn overlap(one: &PlacePath, other: &PlacePath) -> bool {
         let names = names.filter(|name| !name.is_empty() && *name != b".");
         names.map(<[u8]>::to_vec).collect::<Vec<_>>()
     };
+    let is_absolute = |path: &PlacePath| path.path.0.starts_with(b"/");
     let (own, others) = (names(one), names(other));
     is_foreign
         && one.location == other.location
+        && is_absolute(one) == is_absolute(other)
         && (own.starts_with(&others) || others.starts_with(&own))
 }
 

@@ -415,8 +415,12 @@ fn refuse_sftp_into_itself(sources: &[SftpPath], destination: &SftpPath) -> Resu
         let names = names.filter(|name| !name.is_empty() && *name != b".");
         names.map(<[u8]>::to_vec).collect::<Vec<_>>()
     };
+    let is_absolute = |path: &SftpPath| path.path().starts_with(b"/");
     for source in sources {
-        if source.root() == destination.root() && names(destination).starts_with(&names(source)) {
+        if source.root() == destination.root()
+            && is_absolute(source) == is_absolute(destination)
+            && names(destination).starts_with(&names(source))
+        {
             bail!("{source}: cannot be copied into itself, {destination}");
         }
     }
