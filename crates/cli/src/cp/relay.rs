@@ -117,6 +117,7 @@ impl Cp {
         let places = Arc::new(places);
         let tree = Arc::new(PlaceTree::new(places.clone(), paths));
         let roots = tree.roots(recursive).await?;
+        places.open_others().await?;
         let found = Sources::relayed(tree, roots, filter.clone());
         Ok((OpenSource::Place(places), found))
     }

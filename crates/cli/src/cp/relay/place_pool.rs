@@ -52,10 +52,9 @@ impl PlacePool {
             Place::Sftp(files) => Some(files.clone()),
             _ => None,
         };
-        let permits = match &first {
-            Place::Server { .. } => SERVER_SESSIONS,
-            Place::Sftp(_) => SFTP_REQUESTS,
-            Place::Login(_) | Place::Store(_) | Place::Here(_) => 1,
+        let permits = match sftp {
+            Some(_) => SFTP_REQUESTS,
+            None => 1,
         };
         Ok(Self {
             location,
@@ -68,6 +67,22 @@ impl PlacePool {
             error: Mutex::default(),
             failed: Notify::new(),
         })
+    }
+
+    /// Opens further sessions, once the first has answered.
+    ///
+    /// # Errors
+    /// The key is gone.
+    pub async fn open_others(&self) -> Result<()> {
+        if !matches!(self.location, Location::Server(_)) {
+            return Ok(());
+        }
+        for _ in 1..SERVER_SESSIONS {
+            let place = Place::open(&self.location, &self.options).await?;
+            self.free.lock().push(place);
+            self.permits.add_permits(1);
+        }
+        Ok(())
     }
 
     /// Returns true if the place computes checksums.
@@ -110,14 +125,11 @@ impl PlacePool {
 
     async fn ask_once(&self, asks: &[FilesRequest]) -> Result<Vec<FilesResponse>> {
         let _permit = self.permits.acquire().await?;
+        if let Some(files) = &self.sftp {
+            return Ok(files.answer_all(asks).await?);
+        }
         let free = self.free.lock().pop();
-        let mut place = match free {
-            Some(place) => place,
-            None => match &self.sftp {
-                Some(files) => Place::Sftp(files.clone()),
-                None => Place::open(&self.location, &self.options).await?,
-            },
-        };
+        let mut place = free.ok_or_else(|| anyhow!("an earlier request was given up"))?;
         let answers = place.ask_all(asks).await;
         self.free.lock().push(place);
         answers
