@@ -96,8 +96,8 @@ impl PlacePath {
                 path: PathBytes(remote.path.as_bytes().to_vec()),
             },
             Target::Sftp(path) => bail!(
-                "{path}: only cp and sync take sftp://: for other commands name user@host:path, with \
-                 longhaul at the host"
+                "{path}: only cp and sync take sftp://: for other commands name user@host:path, \
+                 with longhaul at the host"
             ),
             Target::Endpoint(path) => bail!(
                 "{path}: only cp, sync, ls, stat, du, find and rm take paths in stores, and only \

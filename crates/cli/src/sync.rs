@@ -28,8 +28,8 @@ use removal::{Removal, Trash};
 /// Make a directory equal to another one: copy what is new or differs, and with --delete remove
 /// what the source does not have.
 ///
-/// Each path is local, user@host:path, lh://host[:port]/path, sftp://host[:port]/path, or in a store,
-/// such as s3://bucket/key; the content of SRC goes into DST.
+/// Each path is local, user@host:path, lh://host[:port]/path, sftp://host[:port]/path, or in a
+/// store, such as s3://bucket/key; the content of SRC goes into DST.
 /// Files of equal size and modification time are not read; --checksum compares their content.
 ///
 /// Nothing is removed before all is copied, after any error, if the source is empty (its disk may
