@@ -328,18 +328,22 @@ impl Ends {
 
 /// Returns true if both are in one store or at one SFTP server, and one is or holds the other.
 fn overlap(one: &PlacePath, other: &PlacePath) -> bool {
-    let is_foreign = matches!(one.location, Location::Store(_) | Location::Sftp(_));
-    let names = |path: &PlacePath| {
-        let names = path.path.0.split(|&byte| byte == b'/');
-        let names = names.filter(|name| !name.is_empty() && *name != b".");
-        names.map(<[u8]>::to_vec).collect::<Vec<_>>()
-    };
-    let is_absolute = |path: &PlacePath| path.path.0.starts_with(b"/");
-    let (own, others) = (names(one), names(other));
-    is_foreign
-        && one.location == other.location
-        && is_absolute(one) == is_absolute(other)
-        && (own.starts_with(&others) || others.starts_with(&own))
+    match (&one.location, &other.location) {
+        (Location::Sftp(host), Location::Sftp(other_host)) => {
+            let one = host.with_path(&one.path.0);
+            let other = other_host.with_path(&other.path.0);
+            one.holds(&other) || other.holds(&one)
+        }
+        (Location::Store(store), Location::Store(other_store)) if store == other_store => {
+            let holds = |above: &[u8], key: &[u8]| {
+                let rest = key.strip_prefix(above);
+                rest.is_some_and(|rest| above.is_empty() || matches!(rest, [] | [b'/', ..]))
+            };
+            let (one, other) = (&one.path.0, &other.path.0);
+            holds(one, other) || holds(other, one)
+        }
+        _ => false,
+    }
 }
 
 async fn list(

@@ -12,6 +12,11 @@ use super::impossible::{ForeignProtocol, RelayedEnds};
 use crate::home;
 use crate::target::{Remote, Target};
 
+mod sources;
+
+pub use sources::RelayedSources;
+use sources::{ParsedSources, one_place};
+
 /// A copy with parsed paths. All remote paths are on one host, or on one host per end.
 pub enum CopyJob {
     /// Within this machine.
@@ -80,90 +85,6 @@ pub enum CopyJob {
         /// No local path.
         destination: Target,
     },
-}
-
-/// Sources of a copy that passes through this machine. They are all in one place.
-pub enum RelayedSources {
-    Server(Vec<Remote>),
-    Login(Vec<Login>),
-    Sftp(Vec<SftpPath>),
-    Store(Vec<EndpointPath>),
-}
-
-impl RelayedSources {
-    /// Returns the names of the sources in a destination directory.
-    pub fn names(&self) -> Vec<Vec<u8>> {
-        match self {
-            Self::Server(paths) => paths.iter().map(Remote::name).collect(),
-            Self::Login(paths) => paths.iter().map(Login::name).collect(),
-            Self::Sftp(paths) => paths.iter().map(SftpPath::name).collect(),
-            Self::Store(paths) => paths.iter().map(EndpointPath::name).collect(),
-        }
-    }
-
-    /// Returns the names of the sources in messages.
-    pub fn labels(&self) -> Vec<String> {
-        match self {
-            Self::Server(paths) => paths.iter().map(Remote::to_string).collect(),
-            Self::Login(paths) => paths.iter().map(Login::to_string).collect(),
-            Self::Sftp(paths) => paths.iter().map(SftpPath::to_string).collect(),
-            Self::Store(paths) => paths.iter().map(EndpointPath::to_string).collect(),
-        }
-    }
-}
-
-#[derive(Default)]
-struct ParsedSources {
-    local: Vec<PathBuf>,
-    server: Vec<Remote>,
-    login: Vec<Login>,
-    sftp: Vec<SftpPath>,
-    endpoint: Vec<EndpointPath>,
-}
-
-impl ParsedSources {
-    /// Returns the sources of a copy that passes through this machine.
-    ///
-    /// # Errors
-    /// There are none, or they are in several places.
-    fn relayed(self) -> Result<RelayedSources> {
-        let Self {
-            local,
-            server,
-            login,
-            sftp,
-            endpoint,
-        } = self;
-        if !local.is_empty() {
-            bail!("sources here and elsewhere in one copy: run one command for each");
-        }
-        let is_empty = [
-            server.is_empty(),
-            login.is_empty(),
-            sftp.is_empty(),
-            endpoint.is_empty(),
-        ];
-        match is_empty {
-            [true, true, true, true] => bail!("name what to copy and where to"),
-            [false, true, true, true] => {
-                one_place(&server, |one| one.server.to_string())?;
-                Ok(RelayedSources::Server(server))
-            }
-            [true, false, true, true] => {
-                one_place(&login, |one| one.host.clone())?;
-                Ok(RelayedSources::Login(login))
-            }
-            [true, true, false, true] => {
-                one_place(&sftp, |one| one.shown_host().to_owned())?;
-                Ok(RelayedSources::Sftp(sftp))
-            }
-            [true, true, true, false] => {
-                one_place(&endpoint, EndpointPath::place)?;
-                Ok(RelayedSources::Store(endpoint))
-            }
-            _ => bail!("sources in several places in one copy: run one command for each"),
-        }
-    }
 }
 
 impl CopyJob {
@@ -398,33 +319,12 @@ impl CopyJob {
     }
 }
 
-fn one_place<T: std::fmt::Display>(sources: &[T], place: impl Fn(&T) -> String) -> Result<()> {
-    let mut others = sources.iter();
-    if let Some(first) = others.next()
-        && let Some(other) = others.find(|other| place(other) != place(first))
-    {
-        bail!("{other} is on another server than {first}: run one command for each server");
-    }
-    Ok(())
-}
-
 /// Refuses to copy a directory at an SFTP server into itself, which would never end.
 fn refuse_sftp_into_itself(sources: &[SftpPath], destination: &SftpPath) -> Result<()> {
-    let names = |path: &SftpPath| {
-        let names = path.path().split(|&byte| byte == b'/');
-        let names = names.filter(|name| !name.is_empty() && *name != b".");
-        names.map(<[u8]>::to_vec).collect::<Vec<_>>()
-    };
-    let is_absolute = |path: &SftpPath| path.path().starts_with(b"/");
-    for source in sources {
-        if source.root() == destination.root()
-            && is_absolute(source) == is_absolute(destination)
-            && names(destination).starts_with(&names(source))
-        {
-            bail!("{source}: cannot be copied into itself, {destination}");
-        }
+    match sources.iter().find(|source| source.holds(destination)) {
+        Some(source) => bail!("{source}: cannot be copied into itself, {destination}"),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 /// Refuses to copy a directory into itself, which would never end.
