@@ -46,6 +46,7 @@ pub mod measured;
 mod over_sftp;
 mod over_ssh;
 mod receipt;
+mod relay;
 pub mod routing;
 mod run_options;
 mod scp_options;
@@ -53,6 +54,7 @@ pub mod selection;
 mod stdin;
 mod stdout;
 mod third_party;
+mod to_server;
 mod with_store;
 
 pub use as_job::{ATTEMPT_PATIENCE, check_request};
@@ -65,6 +67,7 @@ use routing::Routing;
 pub use run_options::RunOptions;
 use scp_options::ScpOptions;
 use stdin::LocalSources;
+use to_server::PushContext;
 use with_store::StoreContext;
 
 /// Copy files and directory trees, locally or between hosts: each path is local, user@host:path, or
@@ -76,6 +79,8 @@ use with_store::StoreContext;
 /// goes directly between the hosts where a firewall permits it, encrypted. Without longhaul there,
 /// the copy goes by sftp. A local file whose name has a colon is written ./a:b. lh:// is for
 /// `longhaul serve`.
+///
+/// A copy between a store or sftp:// and another machine passes through this one.
 ///
 /// Every transferred file is verified end to end with BLAKE3, except by sftp and with stores, and
 /// takes its name only when it is whole. Nothing is overwritten unless asked. A file that exists
@@ -162,19 +167,19 @@ pub struct CpForSync {
 struct FinishedCopy {
     outcome: CopyOutcome,
     far: FarSides,
-    /// True if the other end has hashed what it received or sent.
-    is_verified: bool,
+    /// Reason why not every end has hashed what it received or sent. `None` if each has.
+    unverified: Option<&'static str>,
 }
 
 impl FinishedCopy {
-    /// Creates the end of a copy whose other end computes no hashes.
-    fn unverified() -> Self {
+    /// Creates the end of a copy whose other end computes no hashes, for this reason.
+    fn unverified(reason: &'static str) -> Self {
         let outcome = CopyOutcome {
             manifest: [0; 32],
             closing: JoinSet::new(),
         };
         Self {
-            is_verified: false,
+            unverified: Some(reason),
             ..outcome.into()
         }
     }
@@ -185,7 +190,7 @@ impl From<CopyOutcome> for FinishedCopy {
         Self {
             outcome,
             far: FarSides::None,
-            is_verified: true,
+            unverified: None,
         }
     }
 }
@@ -336,7 +341,8 @@ impl Cp {
             bail!("--device is for sources at this machine: run it where the device is");
         }
         if self.checksum_with.is_some()
-            && (job.is_between_others() || matches!(job, CopyJob::BetweenStores { .. }))
+            && (job.is_between_others()
+                || matches!(job, CopyJob::BetweenStores { .. } | CopyJob::Relayed { .. }))
         {
             bail!(
                 "--checksum-with is not for copies between two other hosts: run it on one of them"
@@ -399,11 +405,9 @@ impl Cp {
             routing.looked_up(&watch.progress).await;
         }
         let mut report = Report::new(job.name(), started.elapsed(), &watch, outcome);
-        if beside.store.get().is_some() {
-            report.set_unverified("stores have no BLAKE3 checksums");
-        } else if beside.sftp.get().is_some() || result.as_ref().is_ok_and(|copy| !copy.is_verified)
-        {
-            report.set_unverified("sftp has no checksums");
+        let reason = result.as_ref().ok().and_then(|copy| copy.unverified);
+        if let Some(reason) = reason.or_else(|| beside.unverified()) {
+            report.set_unverified(reason);
         }
         let exit = report.summary.exit_code;
         report.summary.kept =
@@ -452,8 +456,9 @@ impl Cp {
                 sources,
                 destination,
             } => {
+                let opened = self.local_sources(sources).await?;
                 return self
-                    .push_over_ssh(sources, destination, filter, (watch, beside), receipt)
+                    .push_over_ssh(opened, destination, filter, (watch, beside), receipt)
                     .await;
             }
             CopyJob::PullOverSsh {
@@ -492,6 +497,14 @@ impl Cp {
                     beside,
                 };
                 return self.copy_with_store(job, context).await;
+            }
+            CopyJob::Relayed {
+                sources,
+                destination,
+            } => {
+                return self
+                    .relay(sources, destination, &filter, (watch, beside))
+                    .await;
             }
             CopyJob::Between {
                 sources,
@@ -538,23 +551,14 @@ impl Cp {
                 destination,
             } => {
                 let opened = self.local_sources(sources).await?;
-                let names = opened.names.clone();
-                let request = CopyRequest::Push {
-                    destination: destination.path.clone(),
-                    into: destination.is_directory || names.len() > 1,
-                    overwrite: self.options.replaces(),
-                    fsync: self.options.fsync,
-                    names,
+                let context = PushContext {
+                    watch,
+                    beside,
+                    receipt,
+                    size: routing::total_size(sources),
                 };
-                let size = routing::total_size(sources);
-                let hello = self.hello(request, &filter)?;
-                let mut client = self.client(destination, hello, watch, size, beside).await?;
-                client.receipt = receipt.map(PendingReceipt::recorder);
-                let connector = client.connector.clone();
-                client
-                    .push(opened.found.filtered(Some(filter)), opened.labels)
-                    .await
-                    .map_err(|error| self.advise(error, &connector, destination))?
+                self.push_to_server(opened, destination, filter, context)
+                    .await?
             }
             CopyJob::Pull {
                 sources,

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::thread::available_parallelism;
+use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail};
 use clap::Args;
@@ -14,6 +15,7 @@ use longhaul_endpoints::{EndpointFiles, EndpointPath};
 use longhaul_proto::text::printable;
 use longhaul_remote::FarSide;
 use longhaul_session::{Endpoint, ServiceName};
+use longhaul_sftp::{SftpFiles, SftpPath};
 use longhaul_transfer::Error;
 use longhaul_transfer::files::message::{
     FilesFailure, FilesFailureKind, FilesRequest, FilesResponse, PathBytes,
@@ -27,6 +29,11 @@ use crate::trust::{self, RememberingConnector};
 use crate::{home, ssh_options};
 
 mod open_places;
+
+/// Maximum number of connections with an SFTP server.
+const SFTP_SESSIONS: usize = 8;
+/// Time for which an SFTP server may be silent.
+const SFTP_PATIENCE: Duration = Duration::from_secs(60);
 
 pub use open_places::OpenPlaces;
 
@@ -67,6 +74,8 @@ pub enum Location {
     Login(String),
     /// A store; paths are keys.
     Store(EndpointPath),
+    /// A host with an SFTP server.
+    Sftp(SftpPath),
     /// A directory of this machine.
     Here(std::path::PathBuf),
 }
@@ -87,12 +96,12 @@ impl PlacePath {
                 path: PathBytes(remote.path.as_bytes().to_vec()),
             },
             Target::Sftp(path) => bail!(
-                "{path}: only cp takes sftp://: for other commands name user@host:path, with \
-                 longhaul at the host"
+                "{path}: only cp and sync take sftp://: for other commands name user@host:path, \
+                 with longhaul at the host"
             ),
             Target::Endpoint(path) => bail!(
-                "{path}: only cp, ls, stat, du, find and rm take paths in stores, and only cp \
-                 those at web servers: use the store's own tools for the rest"
+                "{path}: only cp, sync, ls, stat, du, find and rm take paths in stores, and only \
+                 cp those at web servers: use the store's own tools for the rest"
             ),
             Target::Local(path) => Self {
                 location: Location::Here(path),
@@ -110,6 +119,20 @@ impl PlacePath {
             Target::Endpoint(path) if path.is_listable() => Some(Self {
                 path: PathBytes(path.path().as_bytes().to_vec()),
                 location: Location::Store(path.root()),
+            }),
+            _ => None,
+        })
+    }
+
+    /// Parses a path at a host with an SFTP server. Returns `None` for other paths.
+    ///
+    /// # Errors
+    /// The text is not a path.
+    pub fn parse_at_sftp(text: &OsStr) -> Result<Option<Self>> {
+        Ok(match Target::parse(text)? {
+            Target::Sftp(path) => Some(Self {
+                path: PathBytes(path.path().to_vec()),
+                location: Location::Sftp(path.root()),
             }),
             _ => None,
         })
@@ -168,6 +191,7 @@ impl Location {
             Self::Server(server) => format!("lh://{server}/{shown}"),
             Self::Login(host) => format!("{host}:{shown}"),
             Self::Store(store) => format!("{}/{shown}", store.place()),
+            Self::Sftp(host) => host.with_path(&path.0).to_string(),
             Self::Here(directory) => {
                 home::display_path(&directory.join(Path::new(OsStr::new(&shown))))
             }
@@ -182,6 +206,7 @@ impl Location {
             (_, Self::Server(server)) => format!("lh://{server}/{failure}"),
             (_, Self::Login(host)) => format!("{host}:{failure}"),
             (_, Self::Store(store)) => format!("{}/{failure}", store.place()),
+            (_, Self::Sftp(host)) => format!("sftp://{}: {failure}", host.shown_host()),
             (_, Self::Here(directory)) if directory == Path::new("/") => format!("/{failure}"),
             (_, Self::Here(directory)) if directory == Path::new(".") => failure.to_string(),
             (_, Self::Here(directory)) => format!("{}: {failure}", home::display_path(directory)),
@@ -204,6 +229,8 @@ pub enum Place {
     Login(Box<FarSide>),
     /// A store.
     Store(Box<EndpointFiles>),
+    /// A host with an SFTP server.
+    Sftp(Arc<SftpFiles>),
     /// This machine.
     Here(Option<Files>),
 }
@@ -228,6 +255,11 @@ impl Place {
                 FarSide::start(&ssh_options::start(&options.ssh), host).await?,
             )),
             Location::Store(store) => Self::Store(Box::new(EndpointFiles::open(store).await?)),
+            Location::Sftp(path) => {
+                let ssh = ssh_options::start(&options.ssh).ssh;
+                let files = SftpFiles::open(path, ssh, SFTP_SESSIONS, SFTP_PATIENCE).await?;
+                Self::Sftp(Arc::new(files))
+            }
             Location::Here(directory) => {
                 let opened = Dir::open(directory);
                 let shown = home::display_path(directory);
@@ -249,6 +281,7 @@ impl Place {
         match self {
             Self::Login(far) => Ok(far.ask_files(ask).await?),
             Self::Store(files) => Ok(files.answer(&ask).await?),
+            Self::Sftp(files) => Ok(files.answer(&ask).await?),
             Self::Server {
                 client,
                 connector,
@@ -281,6 +314,7 @@ impl Place {
         match self {
             Self::Login(far) => Ok(far.ask_all_files(asks).await?),
             Self::Store(files) => Ok(files.answer_all(asks).await?),
+            Self::Sftp(files) => Ok(files.answer_all(asks).await?),
             Self::Server {
                 client,
                 connector,
@@ -304,6 +338,7 @@ impl Place {
         match self {
             Self::Server { client, .. } => client.end().await,
             Self::Login(far) => far.end().await,
+            Self::Sftp(files) => files.end().await,
             Self::Store(_) | Self::Here(_) => {}
         }
     }

@@ -18,7 +18,7 @@ use crate::cp::{Cp, CpForSync, RunOptions};
 use crate::exit::Exit;
 use crate::files::Failures;
 use crate::place::{Location, Place, PlaceOptions, PlacePath};
-use crate::tree::{self, Listing};
+use crate::tree::{self, Listing, store_times};
 use crate::{descriptors, logging, plan_report};
 
 mod removal;
@@ -28,7 +28,8 @@ use removal::{Removal, Trash};
 /// Make a directory equal to another one: copy what is new or differs, and with --delete remove
 /// what the source does not have.
 ///
-/// Each path is local, user@host:path, or lh://host[:port]/path; the content of SRC goes into DST.
+/// Each path is local, user@host:path, lh://host[:port]/path, sftp://host[:port]/path, or in a
+/// store, such as s3://bucket/key; the content of SRC goes into DST.
 /// Files of equal size and modification time are not read; --checksum compares their content.
 ///
 /// Nothing is removed before all is copied, after any error, if the source is empty (its disk may
@@ -140,8 +141,11 @@ impl SyncCommand {
         }
         let ends = self.ends(cp)?;
         let mut failures = Failures::new(self.run_options.json);
-        let source = ends.list_source(&mut failures).await?;
-        let target = ends.list_target(&source.ignored, &mut failures).await?;
+        let mut source = ends.list_source(&mut failures).await?;
+        let mut target = ends.list_target(&source.ignored, &mut failures).await?;
+        if self.dry_run {
+            ends.adopt_times(&mut source.tree, &mut target.tree).await?;
+        }
         let plan = Plan::new(&source.tree, &target.tree, self.plan_options(cp));
         let guard = self.guard();
         let entries = plan.removed().map(|step| step.entries).sum();
@@ -247,9 +251,25 @@ impl SyncCommand {
             let pattern = Trash::pattern(top.as_os_str());
             rules.names.insert(0, NameRule::exclude(pattern));
         }
+        let source = tree::parse_listed(&self.source)?;
+        let destination = tree::parse_listed(&self.destination)?;
+        if self.trash.is_some()
+            && matches!(destination.location, Location::Store(_) | Location::Sftp(_))
+        {
+            bail!(
+                "--trash is not possible at {destination}: leave it out, or keep old versions \
+                 there by a setting of the store"
+            );
+        }
+        if self.delete && overlap(&source, &destination) {
+            bail!(
+                "{source} and {destination}: one holds the other, so --delete would remove what \
+                 it copies: name directories beside each other"
+            );
+        }
         Ok(Ends {
-            source: tree::parse_path(&self.source)?,
-            destination: tree::parse_path(&self.destination)?,
+            source,
+            destination,
             options: PlaceOptions::for_copy(&self.options),
             filter,
             target_filter: Filter::new(rules)?,
@@ -272,6 +292,18 @@ impl Ends {
         }
     }
 
+    /// Gives entries of stores the times that a copy compares, which their listings lack.
+    async fn adopt_times(&self, source: &mut Tree, target: &mut Tree) -> Result<()> {
+        if matches!(self.destination.location, Location::Store(_)) {
+            store_times::adopt_source(source, target);
+        } else if matches!(self.source.location, Location::Store(_)) {
+            let mut place = Place::open(&self.source.location, &self.options).await?;
+            store_times::read_times(&mut place, &self.source.path, source, target).await?;
+            place.end().await;
+        }
+        Ok(())
+    }
+
     /// Lists the destination. What the source ignores stays there.
     async fn list_target(&self, ignored: &IgnoreRules, failures: &mut Failures) -> Result<Listing> {
         // A local directory is created in one that exists.
@@ -291,6 +323,26 @@ impl Ends {
             failures,
         )
         .await
+    }
+}
+
+/// Returns true if both are in one store or at one SFTP server, and one is or holds the other.
+fn overlap(one: &PlacePath, other: &PlacePath) -> bool {
+    match (&one.location, &other.location) {
+        (Location::Sftp(host), Location::Sftp(other_host)) => {
+            let one = host.with_path(&one.path.0);
+            let other = other_host.with_path(&other.path.0);
+            one.holds(&other) || other.holds(&one)
+        }
+        (Location::Store(store), Location::Store(other_store)) if store == other_store => {
+            let holds = |above: &[u8], key: &[u8]| {
+                let rest = key.strip_prefix(above);
+                rest.is_some_and(|rest| above.is_empty() || matches!(rest, [] | [b'/', ..]))
+            };
+            let (one, other) = (&one.path.0, &other.path.0);
+            holds(one, other) || holds(other, one)
+        }
+        _ => false,
     }
 }
 
@@ -368,6 +420,32 @@ mod tests {
         }
         assert_eq!(with_end("h:".as_ref(), b""), "h:");
         assert_eq!(with_end("a".as_ref(), b""), "a/");
+    }
+
+    #[test]
+    fn paths_in_one_store_overlap() {
+        let parse = |text: &str| tree::parse_listed(text.as_ref()).unwrap();
+        for (one, other, expected) in [
+            ("s3://b/x", "s3://b/x/y", true),
+            ("s3://b/x/", "s3://b/x", true),
+            ("s3://b", "s3://b/x", true),
+            ("s3://b/x", "s3://b/xy", false),
+            ("s3://b/x", "s3://c/x", false),
+            ("s3://b/x", "gs://b/x", false),
+            ("sftp://h/a/b", "sftp://h/a", true),
+            ("sftp://h/a", "sftp://g/a", false),
+        ] {
+            assert_eq!(
+                overlap(&parse(one), &parse(other)),
+                expected,
+                "{one} {other}"
+            );
+            assert_eq!(
+                overlap(&parse(other), &parse(one)),
+                expected,
+                "{one} {other}"
+            );
+        }
     }
 
     #[test]

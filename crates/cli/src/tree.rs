@@ -17,6 +17,8 @@ use crate::files::show::{failure_of, join};
 use crate::place::{Location, Place, PlacePath};
 use crate::target::Target;
 
+pub mod store_times;
+
 /// Maximum number of questions that are asked without waiting.
 const MAX_QUESTIONS: usize = 128;
 /// Maximum length of the paths in these questions, in bytes. They fit into the buffers of any
@@ -60,12 +62,15 @@ pub fn parse_path(text: &OsStr) -> Result<PlacePath> {
     })
 }
 
-/// Parses a path of any place, or of a store.
+/// Parses a path of any place, of a store, or of a host with an SFTP server.
 ///
 /// # Errors
 /// The text is not a path.
 pub fn parse_listed(text: &OsStr) -> Result<PlacePath> {
-    match PlacePath::parse_in_store(text)? {
+    if let Some(path) = PlacePath::parse_in_store(text)? {
+        return Ok(path);
+    }
+    match PlacePath::parse_at_sftp(text)? {
         Some(path) => Ok(path),
         None => parse_path(text),
     }
@@ -105,7 +110,7 @@ async fn describe(
     let Some(mut entry) = found else {
         return Ok(Err(FilesFailure::new(FilesFailureKind::NotFound, path)));
     };
-    if entry.kind == EntryKind::Symlink && matches!(place, Place::Login(_)) {
+    if entry.kind == EntryKind::Symlink && matches!(place, Place::Login(_) | Place::Sftp(_)) {
         entry.kind = EntryKind::Directory;
     }
     Ok(Ok(entry))

@@ -266,10 +266,12 @@ fn ends(receipt: &Receipt, typed: Option<&OsStr>) -> Result<Vec<SummedPath>> {
             let path = std::path::absolute(path)?;
             local(path.as_os_str().as_bytes(), typed.as_bytes().to_vec())
         }
-        Location::Server(_) | Location::Login(_) | Location::Store(_) => SummedPath {
-            shown: typed.as_bytes().to_vec(),
-            spot,
-        },
+        Location::Server(_) | Location::Login(_) | Location::Store(_) | Location::Sftp(_) => {
+            SummedPath {
+                shown: typed.as_bytes().to_vec(),
+                spot,
+            }
+        }
     };
     if here.len() == 1 {
         return Ok(vec![end]);

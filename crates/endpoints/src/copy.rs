@@ -16,6 +16,7 @@ use crate::location::{EndpointPath, Scheme};
 use crate::push::Push;
 use crate::request::{CopySettings, CopySources, CopyTarget};
 use crate::store::Store;
+use crate::tree::{StoreTree, refuse_file_systems};
 use crate::upload::{Uploader, UploaderParts};
 use crate::walk::{Sink, Walk};
 
@@ -58,12 +59,8 @@ impl EndpointCopy {
             .or(destination)
             .map(EndpointPath::place)
             .unwrap_or_default();
-        if source.is_some() && settings.filter.rules().one_file_system {
-            return Err(Error::Unsupported {
-                option: "--one-file-system",
-                place,
-                reason: "it has no file systems",
-            });
+        if let Some(source) = source {
+            refuse_file_systems(&source.place(), &settings.filter)?;
         }
         if let Some(destination) = destination
             && matches!(destination.scheme(), Scheme::Web(_))
@@ -166,9 +163,8 @@ impl EndpointCopy {
             return Ok(());
         };
         let walk = Walk {
-            store,
+            tree: StoreTree::new(store, paths.to_vec()),
             reporter: self.reporter.clone(),
-            sources: paths.to_vec(),
             sink,
             filter: self.settings.filter.clone(),
             is_recursive: self.settings.recursive,
@@ -227,18 +223,9 @@ impl EndpointCopy {
 
     /// Waits until a store does not answer any more.
     async fn outage(&self, store: Option<&Arc<Store>>) -> Error {
-        let Some(store) = store else {
-            return std::future::pending().await;
-        };
-        let reason = store.outage.occurred().await.to_owned();
-        let place = store.place().to_owned();
-        match store.has_answered() {
-            true => Error::BrokeOff {
-                place,
-                patience: store.patience(),
-                reason,
-            },
-            false => Error::Unreachable { place, reason },
+        match store {
+            Some(store) => store.ended().await,
+            None => std::future::pending().await,
         }
     }
 

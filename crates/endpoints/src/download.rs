@@ -3,22 +3,21 @@
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::{Bytes, BytesMut};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use longhaul_transfer::local_end::{
-    ContentMemory, EntryOutcome, EntryReporter, LocalTarget, LocalWriter, Meta, NewEntry,
-    PartialFile, WriteOutcome,
+    ContentMemory, EntryOutcome, EntryReporter, LocalTarget, LocalWriter, NewEntry, PartialFile,
+    WriteOutcome,
 };
 use longhaul_transfer::path::RelPath;
 use longhaul_transfer::{Failure, FailureKind, StreamCounters};
 use tokio::sync::Semaphore;
 
 use crate::content::identity;
-use crate::object::{DIRECTORY_MODE, FILE_MODE};
 use crate::parts::download_ranges;
 use crate::reader::{Body, ObjectReader};
+use crate::tree::{directory_meta, meta_of};
 
 /// Maximum size of a file that is read whole, in bytes.
 const MAX_SMALL_BYTES: u64 = 1 << 20;
@@ -73,15 +72,7 @@ impl Downloader {
         source: u32,
         path: &RelPath,
     ) -> Result<EntryOutcome, Failure> {
-        // Stores have no times of directories.
-        let now = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .unwrap_or_default();
-        let meta = Meta {
-            mode: DIRECTORY_MODE,
-            mtime: (i64::try_from(now.as_secs()).unwrap_or_default(), 0),
-            ..Meta::default()
-        };
+        let meta = directory_meta();
         let entry = self.writer.entry(source, path, meta);
         self.writer.directory(entry).await
     }
@@ -93,11 +84,11 @@ impl Downloader {
         path: &RelPath,
         mut reader: ObjectReader,
     ) -> WriteOutcome {
-        let mut entry = self.writer.entry(source, path, meta_of(&reader));
+        let mut entry = self.writer.entry(source, path, meta_of(&reader.object));
         if self.writer.has_entry(&entry).await? {
             // A listing has no modification times of files.
             reader.refresh().await?;
-            entry.meta = meta_of(&reader);
+            entry.meta = meta_of(&reader.object);
             let size = reader.object.size;
             // What must be compared by content is read first.
             if !self.compares_content && self.writer.is_in_place(&entry, size).await? {
@@ -141,7 +132,7 @@ impl Downloader {
         if reader.object.mtime.is_none() {
             // The time belongs to the unfinished file, so it is needed first.
             reader.refresh().await?;
-            entry.meta = meta_of(&reader);
+            entry.meta = meta_of(&reader.object);
         }
         let size = reader.object.size;
         let identity = identity(&reader).filter(|_| self.resumes);
@@ -278,13 +269,5 @@ impl Downloader {
     /// Finishes the directories, and makes everything durable.
     pub(crate) async fn finish(&self) {
         self.writer.finish(&self.reporter).await;
-    }
-}
-
-fn meta_of(reader: &ObjectReader) -> Meta {
-    Meta {
-        mode: FILE_MODE,
-        mtime: reader.object.modified(),
-        ..Meta::default()
     }
 }

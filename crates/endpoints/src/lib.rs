@@ -4,6 +4,7 @@
 //! - [`EndpointPath`] is a path in one of them: `s3://bucket/key`, `https://host/path` and others.
 //! - [`EndpointCopy`] copies between one of them and this machine, or between two of them through
 //!   this machine. Large files travel in parts, several at a time, and many small files at once.
+//! - [`StoreSources`] reads a store for a copy to another machine, through this one.
 //! - [`EndpointFiles`] lists and removes what a store holds.
 //! - What arrives at this machine is written as in any other copy
 //!   ([`longhaul_transfer::local_end`]). An upload in parts is resumed with the help of a small
@@ -42,10 +43,12 @@ mod push;
 mod reader;
 mod reason;
 mod record;
+mod relay;
 mod request;
 mod store;
 #[cfg(test)]
 mod tests;
+mod tree;
 mod upload;
 mod walk;
 mod web;
@@ -54,4 +57,5 @@ pub use copy::EndpointCopy;
 pub use error::Error;
 pub use files::EndpointFiles;
 pub use location::{EndpointPath, Scheme};
+pub use relay::StoreSources;
 pub use request::{CopySettings, CopySources, CopyTarget};

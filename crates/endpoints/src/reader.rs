@@ -37,10 +37,7 @@ impl ObjectReader {
     /// # Errors
     /// [`FailureKind::Changed`] if the object is not the same any more.
     pub(crate) async fn get(&self, range: Option<Range<u64>>) -> Result<Body, Failure> {
-        // The comparison of weak ETags never succeeds at a server.
-        let e_tag = self.object.e_tag.clone();
-        let e_tag = e_tag.filter(|e_tag| !e_tag.starts_with("W/"));
-        let options = GetOptions::new().with_if_match(e_tag);
+        let options = GetOptions::new().with_if_match(self.strong_e_tag().cloned());
         let ranged = options.clone().with_range(range.clone());
         let mut is_whole = range.is_none();
         let got = self.store.get(&self.key, ranged).await;
@@ -62,6 +59,17 @@ impl ObjectReader {
             stream: got.into_stream(),
             store: self.store.clone(),
         })
+    }
+
+    /// Returns true if the store itself refuses to give ranges of another state.
+    pub(crate) fn is_pinned(&self) -> bool {
+        self.strong_e_tag().is_some()
+    }
+
+    /// Returns the ETag for a condition. The comparison of weak ones never succeeds at a server.
+    fn strong_e_tag(&self) -> Option<&String> {
+        let e_tag = self.object.e_tag.as_ref();
+        e_tag.filter(|e_tag| !e_tag.starts_with("W/"))
     }
 
     /// Describes the object again, with its modification time.

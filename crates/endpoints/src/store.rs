@@ -218,9 +218,28 @@ impl Store {
 
     /// Returns the failure of an entry that the walk had found.
     pub(crate) fn vanished(&self, error: &object_store::Error) -> Failure {
-        match Reason::new(error) {
+        self.vanished_by(Reason::new(error))
+    }
+
+    /// As [`Self::vanished`], for a request that was examined.
+    pub(crate) fn vanished_by(&self, reason: Reason) -> Failure {
+        match reason {
             Reason::NotFound => Failure::new(FailureKind::Vanished),
             other => self.failure(other),
+        }
+    }
+
+    /// Waits until the store does not answer any more.
+    pub(crate) async fn ended(&self) -> Error {
+        let reason = self.outage.occurred().await.to_owned();
+        let place = self.place.clone();
+        match self.has_answered() {
+            true => Error::BrokeOff {
+                place,
+                patience: self.patience,
+                reason,
+            },
+            false => Error::Unreachable { place, reason },
         }
     }
 

@@ -2,22 +2,21 @@
 
 use std::sync::Arc;
 
-use longhaul_filter::{Filter, IGNORE_FILE_NAME, MAX_IGNORE_FILE_BYTES};
+use longhaul_filter::Filter;
 use longhaul_transfer::local_end::{
-    EntryKind, EntryOutcome, EntryReporter, RemoteEntry, RemoteListing, RemoteTree, WalkLimits,
+    EntryKind, EntryOutcome, EntryReporter, ListedTree, RemoteListing, RemoteTree, WalkLimits,
     WriteOutcome, pull_trees,
 };
 use longhaul_transfer::path::RelPath;
 use longhaul_transfer::{Failure, FailureKind};
-use object_store::path::Path as Key;
 
 use crate::content::ContentSource;
 use crate::download::Downloader;
 use crate::error::Error;
-use crate::location::{EndpointPath, Scheme};
 use crate::object::Object;
 use crate::reader::ObjectReader;
-use crate::store::{Found, Store, join};
+use crate::store::Found;
+use crate::tree::{FoundEntry, StoreTree};
 use crate::upload::{NewFile, Uploader};
 
 /// Directories that are listed at the same time.
@@ -25,9 +24,8 @@ const MAX_LISTINGS: usize = 32;
 
 /// A copy from a store, shared by the tasks of its entries.
 pub(crate) struct Walk {
-    pub store: Arc<Store>,
+    pub tree: StoreTree,
     pub reporter: Arc<EntryReporter>,
-    pub sources: Vec<EndpointPath>,
     pub sink: Sink,
     pub filter: Arc<Filter>,
     pub is_recursive: bool,
@@ -39,50 +37,28 @@ pub(crate) enum Sink {
     Endpoint(Arc<Uploader>),
 }
 
-/// An entry that the walk found.
-type FoundEntry = RemoteEntry<Found>;
-
-impl RemoteTree for Walk {
+impl ListedTree for Walk {
     type Attributes = Found;
 
     fn kind(found: &Found) -> EntryKind {
-        match found {
-            Found::Directory => EntryKind::Directory,
-            Found::File(object) => EntryKind::File {
-                bytes: object.size,
-                modified_ms: object.changed.saturating_mul(1000),
-            },
-        }
+        StoreTree::kind(found)
     }
 
+    async fn list(&self, directory: &FoundEntry) -> Result<RemoteListing<Found>, Failure> {
+        self.tree.list(directory).await
+    }
+
+    async fn ignore_file(&self, directory: &FoundEntry, file: &Found) -> Result<Vec<u8>, Failure> {
+        self.tree.ignore_file(directory, file).await
+    }
+}
+
+impl RemoteTree for Walk {
     async fn directory(&self, entry: &FoundEntry) -> Result<EntryOutcome, Failure> {
         match &self.sink {
             Sink::Local(downloader) => downloader.directory(entry.source, &entry.path).await,
             Sink::Endpoint(uploader) => uploader.directory(entry.source, &entry.path).await,
         }
-    }
-
-    async fn list(&self, directory: &FoundEntry) -> Result<RemoteListing<Found>, Failure> {
-        let key = self.key_of(directory)?;
-        let listed = self.store.list(&key).await;
-        let listed = listed.map_err(|reason| self.store.failure(reason))?;
-        let bytes = listed
-            .into_iter()
-            .map(|(name, found)| (name.into_bytes(), found));
-        Ok(bytes.collect())
-    }
-
-    async fn ignore_file(&self, directory: &FoundEntry, file: &Found) -> Result<Vec<u8>, Failure> {
-        let Found::File(object) = file else {
-            return Ok(Vec::new());
-        };
-        let reader = ObjectReader {
-            store: self.store.clone(),
-            key: join(&self.key_of(directory)?, IGNORE_FILE_NAME.as_bytes())?,
-            object: object.clone(),
-        };
-        let len = object.size.min(MAX_IGNORE_FILE_BYTES as u64);
-        Ok(reader.read(0..len).await?.to_vec())
     }
 
     async fn entry(&self, entry: &FoundEntry) -> WriteOutcome {
@@ -100,10 +76,13 @@ impl Walk {
     /// The bucket does not exist or cannot be used.
     pub(crate) async fn copy(self: &Arc<Self>, max_entries: usize) -> Result<(), Error> {
         let mut found = Vec::new();
-        for (number, source) in (0..).zip(&self.sources) {
-            found.extend(self.source(number, source).await?);
+        for number in (0..).take(self.tree.source_count()) {
+            match self.tree.root(number, self.is_recursive).await? {
+                Ok(root) => found.push(root),
+                Err(missing) => self.reporter.not_copied(number, &RelPath::root(), missing),
+            }
         }
-        let (count, filter) = (self.sources.len(), self.filter.clone());
+        let (count, filter) = (self.tree.source_count(), self.filter.clone());
         let limits = WalkLimits {
             entries: max_entries,
             listings: MAX_LISTINGS,
@@ -115,42 +94,11 @@ impl Walk {
         Ok(())
     }
 
-    /// Describes a source. Returns `None` if there is nothing to copy, which is reported.
-    async fn source(
-        &self,
-        number: u32,
-        source: &EndpointPath,
-    ) -> Result<Option<FoundEntry>, Error> {
-        if let (Scheme::Web(_), true) = (self.store.scheme(), source.is_directory()) {
-            return Err(Error::Unsupported {
-                option: "a directory",
-                place: source.place(),
-                reason: "a web server does not list files: name each, or the tree as webdavs://",
-            });
-        }
-        let path = RelPath::root();
-        let found = self.store.find(source.key()).await;
-        let missing = match found.map_err(|reason| self.store.error(source, reason))? {
-            Some(Found::Directory) if !self.is_recursive => FailureKind::IsDirectory,
-            Some(attributes) => {
-                return Ok(Some(FoundEntry {
-                    source: number,
-                    path,
-                    attributes,
-                }));
-            }
-            None => FailureKind::NotFound,
-        };
-        self.reporter
-            .not_copied(number, &path, Failure::new(missing));
-        Ok(None)
-    }
-
     async fn file(&self, entry: &FoundEntry, object: Object) -> WriteOutcome {
         let size = object.size;
         let reader = ObjectReader {
-            store: self.store.clone(),
-            key: self.key_of(entry)?,
+            store: self.tree.store.clone(),
+            key: self.tree.key_of(entry.source, &entry.path)?,
             object,
         };
         let (source, path) = (entry.source, &entry.path);
@@ -168,12 +116,5 @@ impl Walk {
                 Ok((outcome, None))
             }
         }
-    }
-
-    /// Returns the key of an entry.
-    fn key_of(&self, entry: &FoundEntry) -> Result<Key, Failure> {
-        let source = self.sources.get(entry.source as usize);
-        let key = source.map(EndpointPath::key);
-        join(key.unwrap_or(&Key::ROOT), entry.path.as_bytes())
     }
 }

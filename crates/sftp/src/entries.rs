@@ -65,12 +65,23 @@ pub(crate) fn mode_attrs(mode: u32) -> FileAttrs {
 /// has 32 bits of seconds since 1970.
 pub(crate) fn meta_attrs(meta: &Meta) -> (FileAttrs, bool) {
     let mut attrs = mode_attrs(meta.mode);
-    let time = u32::try_from(meta.mtime.0).ok();
+    let is_set = set_time(&mut attrs, meta.mtime.0);
+    (attrs, is_set)
+}
+
+/// Returns attributes that set the modification time alone. `None` if SFTP cannot express it.
+pub(crate) fn time_attrs(modified: i64) -> Option<FileAttrs> {
+    let mut attrs = FileAttrs::new();
+    set_time(&mut attrs, modified).then_some(attrs)
+}
+
+fn set_time(attrs: &mut FileAttrs, modified: i64) -> bool {
+    let time = u32::try_from(modified).ok();
     let time = time.and_then(UnixTimeStamp::from_raw);
     if let Some(time) = time {
         attrs.set_time(time, time);
     }
-    (attrs, time.is_some())
+    time.is_some()
 }
 
 /// Checks that a path can be sent.

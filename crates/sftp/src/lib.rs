@@ -5,6 +5,7 @@
 //!   connection has its own window in ssh and in TCP, so several carry more over a long path than
 //!   one. Requests are pipelined over all of them: many small files at once, and the ranges of
 //!   large ones. If a connection ends, the others take over its requests, and it is replaced.
+//! - [`SftpFiles`] lists, reads and removes what a host holds.
 //! - SFTP has no checksums. What a copy sent is therefore not verified at the other end, and its
 //!   report says so. At this end, everything is as in any other copy
 //!   ([`longhaul_transfer::local_end`]).
@@ -43,6 +44,7 @@ mod copy;
 mod entries;
 mod error;
 mod existing;
+mod files;
 mod listing;
 mod location;
 mod packets;
@@ -57,5 +59,6 @@ mod unfinished;
 
 pub use copy::SftpCopy;
 pub use error::Error;
+pub use files::SftpFiles;
 pub use location::SftpPath;
 pub use request::{CopySettings, PullRequest, PushRequest};

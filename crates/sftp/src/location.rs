@@ -85,8 +85,41 @@ impl SftpPath {
         &self.shown
     }
 
-    /// Returns the path for the server.
-    pub(crate) fn path(&self) -> &[u8] {
+    /// Returns the host, without a path.
+    #[must_use]
+    pub fn root(&self) -> Self {
+        Self {
+            path: Vec::new(),
+            ..self.clone()
+        }
+    }
+
+    /// Returns a path for the server at the same host.
+    #[must_use]
+    pub fn with_path(&self, path: &[u8]) -> Self {
+        Self {
+            path: path.to_vec(),
+            ..self.clone()
+        }
+    }
+
+    /// Returns true if the other path is this one or below it, at the same host. Whether an absolute
+    /// path lies in the home directory is not known.
+    #[must_use]
+    pub fn holds(&self, other: &Self) -> bool {
+        let names = |path: &Self| {
+            let is_absolute = path.path.starts_with(b"/");
+            let names = path.path.split(|&byte| byte == b'/');
+            let names = names.filter(|name| !name.is_empty() && *name != b".");
+            (is_absolute, names.map(<[u8]>::to_vec).collect::<Vec<_>>())
+        };
+        let ((is_absolute, own), (is_other_absolute, others)) = (names(self), names(other));
+        self.host == other.host && is_absolute == is_other_absolute && others.starts_with(&own)
+    }
+
+    /// Returns the path for the server: absolute, or beneath the login's home directory.
+    #[must_use]
+    pub fn path(&self) -> &[u8] {
         match self.path.is_empty() {
             true => b".",
             false => &self.path,
@@ -179,6 +212,31 @@ mod tests {
         assert_eq!(parse("sftp://h:22/~/a").to_string(), "sftp://h:22/~/a");
         assert_eq!(parse("sftp://h/a").to_string(), "sftp://h/a");
         assert_eq!(SftpPath::parse(b"lh://h/a").unwrap(), None);
+    }
+
+    #[test]
+    fn paths_at_the_same_host_are_shown_as_they_are_typed() {
+        let root = parse("sftp://ana@h:22/a/b").root();
+        assert_eq!(root, parse("sftp://ana@h:22/c").root());
+        assert_ne!(root, parse("sftp://h:22/c").root());
+        for (path, text) in [("/x", "sftp://ana@h:22/x"), ("x", "sftp://ana@h:22/~/x")] {
+            assert_eq!(root.with_path(path.as_bytes()).to_string(), text);
+        }
+    }
+
+    #[test]
+    fn directories_hold_what_is_below_them() {
+        for (one, other, expected) in [
+            ("sftp://h/a", "sftp://h/a/b", true),
+            ("sftp://h/a/", "sftp://h/a", true),
+            ("sftp://h/a/b", "sftp://h/a", false),
+            ("sftp://h/a", "sftp://h/ab", false),
+            ("sftp://h/a", "sftp://g/a/b", false),
+            ("sftp://h/~/a", "sftp://h/a/b", false),
+            ("sftp://h/~/", "sftp://h/~/a", true),
+        ] {
+            assert_eq!(parse(one).holds(&parse(other)), expected, "{one} {other}");
+        }
     }
 
     #[test]

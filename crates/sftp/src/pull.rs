@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use longhaul_filter::{IGNORE_FILE_NAME, MAX_IGNORE_FILE_BYTES};
 use longhaul_transfer::local_end::{
-    ContentMemory, EntryKind, EntryOutcome, EntryReporter, LocalWriter, NewEntry, RemoteEntry,
-    RemoteListing, RemoteTree, WalkLimits, WriteOutcome, pull_trees,
+    ContentMemory, EntryKind, EntryOutcome, EntryReporter, ListedTree, LocalWriter, NewEntry,
+    RemoteEntry, RemoteListing, RemoteTree, WalkLimits, WriteOutcome, pull_trees,
 };
 use longhaul_transfer::path::RelPath;
 use longhaul_transfer::{Failure, FailureKind};
@@ -93,7 +93,7 @@ pub(crate) async fn pull(
     Ok(())
 }
 
-impl RemoteTree for Pull {
+impl ListedTree for Pull {
     type Attributes = Attributes;
 
     fn kind(attributes: &Attributes) -> EntryKind {
@@ -107,10 +107,6 @@ impl RemoteTree for Pull {
         }
     }
 
-    async fn directory(&self, found: &FoundEntry) -> Result<EntryOutcome, Failure> {
-        self.writer.directory(self.new_entry(found)).await
-    }
-
     async fn list(&self, found: &FoundEntry) -> Result<RemoteListing<Attributes>, Failure> {
         let path = self.path_of(found.source, &found.path);
         list(&self.pool, &path).await
@@ -120,6 +116,12 @@ impl RemoteTree for Pull {
         let path = self.path_of(found.source, &found.path);
         let file = path.join(IGNORE_FILE_NAME);
         read_beginning(&self.pool, &file, MAX_IGNORE_FILE_BYTES as u32).await
+    }
+}
+
+impl RemoteTree for Pull {
+    async fn directory(&self, found: &FoundEntry) -> Result<EntryOutcome, Failure> {
+        self.writer.directory(self.new_entry(found)).await
     }
 
     async fn entry(&self, found: &FoundEntry) -> WriteOutcome {

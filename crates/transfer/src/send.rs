@@ -19,7 +19,7 @@ mod walk;
 
 pub(crate) use queue::{CloseOnPanic, WorkQueue};
 pub(crate) use schedule::{FoundEntry, Presence};
-pub(crate) use source::SourceFile;
 pub use source::Sources;
+pub(crate) use source::{Source, SourceFile};
 pub(crate) use stream::{DataSetting, send_stream};
 pub(crate) use walk::WalkSink;

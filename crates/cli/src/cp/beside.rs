@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
+use super::impossible::{SFTP_UNVERIFIED, STORE_UNVERIFIED};
 use super::routing::Routing;
 
 /// Time for which the end of a copy waits while leftover reservations of earlier copies are
@@ -58,6 +59,15 @@ impl CopyCompanion {
         let controller = controller.clone();
         let giving_back = tokio::spawn(async move { return_leftovers(left, &controller).await });
         *self.giving_back.lock() = Some(giving_back);
+    }
+
+    /// Returns why the copy is not verified, if an end has no hashes.
+    pub fn unverified(&self) -> Option<&'static str> {
+        match (self.store.get(), self.sftp.get()) {
+            (Some(_), _) => Some(STORE_UNVERIFIED),
+            (None, Some(_)) => Some(SFTP_UNVERIFIED),
+            (None, None) => None,
+        }
     }
 
     /// Waits until they are returned, for at most [`GIVE_BACK_TIMEOUT`], and ends the copy by SFTP

@@ -1,7 +1,5 @@
 //! `longhaul cp --dry-run`: compares source and destination, and changes nothing.
 
-mod store_times;
-
 use std::ffi::{OsStr, OsString};
 use std::sync::Arc;
 
@@ -18,7 +16,7 @@ use crate::files::Failures;
 use crate::place::{Place, PlaceOptions, PlacePath};
 use crate::plan_report;
 use crate::target::Target;
-use crate::tree::{self, Listing, path_below};
+use crate::tree::{self, Listing, path_below, store_times};
 
 /// Compares, and reports what a copy would do.
 pub async fn run(cp: &Cp) -> Result<Exit> {

@@ -1,6 +1,12 @@
-//! Options that have no meaning in a copy whose other end has no longhaul.
+//! Options that have no meaning in a copy whose other end has no longhaul, or that passes through
+//! this machine.
 
 use super::Cp;
+
+/// Reason why a copy by SFTP is not verified.
+pub(super) const SFTP_UNVERIFIED: &str = "sftp has no checksums";
+/// Reason why a copy with a store is not verified.
+pub(super) const STORE_UNVERIFIED: &str = "stores have no BLAKE3 checksums";
 
 /// Protocol of an end that has no longhaul.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -9,6 +15,19 @@ pub(super) enum ForeignProtocol {
     Sftp,
     /// That of an object store or a web server.
     Store,
+    /// Those of two ends, between which the data passes through this machine.
+    Relayed(RelayedEnds),
+}
+
+/// Ends of a copy that passes through this machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct RelayedEnds {
+    /// True if the source is at `lh://`.
+    pub from_server: bool,
+    /// True if longhaul receives the data.
+    pub to_longhaul: bool,
+    /// True if an end is reached by ssh.
+    pub has_ssh: bool,
 }
 
 impl ForeignProtocol {
@@ -17,6 +36,7 @@ impl ForeignProtocol {
         match self {
             Self::Sftp => "by sftp",
             Self::Store => "with stores and web servers",
+            Self::Relayed(_) => "in a copy that passes through this machine",
         }
     }
 
@@ -24,7 +44,7 @@ impl ForeignProtocol {
     const fn compression(self) -> &'static str {
         match self {
             Self::Sftp => "use -o Compression=yes",
-            Self::Store => "compress the files first",
+            Self::Store | Self::Relayed(_) => "compress the files first",
         }
     }
 
@@ -33,6 +53,26 @@ impl ForeignProtocol {
         match self {
             Self::Sftp => "the data goes through ssh",
             Self::Store => "the data goes by HTTP",
+            Self::Relayed(_) => "neither end receives by the copy protocol",
+        }
+    }
+
+    /// Returns true if the data arrives by the copy protocol, which has these options.
+    const fn is_received_by_longhaul(self) -> bool {
+        matches!(self, Self::Relayed(ends) if ends.to_longhaul)
+    }
+
+    /// Returns true if a session may take a route.
+    const fn has_routes(self) -> bool {
+        matches!(self, Self::Relayed(ends) if ends.to_longhaul || ends.from_server)
+    }
+
+    /// Returns true if an end is reached by ssh.
+    const fn has_ssh(self) -> bool {
+        match self {
+            Self::Sftp => true,
+            Self::Store => false,
+            Self::Relayed(ends) => ends.has_ssh,
         }
     }
 }
@@ -44,12 +84,25 @@ impl Cp {
         protocol: ForeignProtocol,
     ) -> Option<(&'static str, &'static str)> {
         let (options, carrier) = (&self.options, protocol.carrier());
-        let is_store = protocol == ForeignProtocol::Store;
+        let is_carried = protocol.is_received_by_longhaul();
+        let has_routes = protocol.has_routes();
         let flags = [
-            (!options.routes.is_empty(), "--route", carrier),
-            (options.transport.is_some(), "--transport", carrier),
-            (options.congestion.is_some(), "--congestion", carrier),
-            (options.no_encrypt, "--no-encrypt", carrier),
+            (
+                !options.routes.is_empty() && !has_routes,
+                "--route",
+                carrier,
+            ),
+            (
+                options.transport.is_some() && !is_carried,
+                "--transport",
+                carrier,
+            ),
+            (
+                options.congestion.is_some() && !is_carried,
+                "--congestion",
+                carrier,
+            ),
+            (options.no_encrypt && !is_carried, "--no-encrypt", carrier),
             (
                 options.delta,
                 "--delta",
@@ -61,13 +114,17 @@ impl Cp {
                 "the other end would have to read its files",
             ),
             (
-                !self.compression().is_none(),
+                !self.compression().is_none() && !is_carried,
                 "--compress",
                 protocol.compression(),
             ),
-            (options.ssh.port_range.is_some(), "--port-range", carrier),
             (
-                options.ssh.bootstrap && !is_store,
+                options.ssh.port_range.is_some() && !is_carried,
+                "--port-range",
+                carrier,
+            ),
+            (
+                options.ssh.bootstrap && protocol == ForeignProtocol::Sftp,
                 "--bootstrap",
                 "name the path as user@host:path to use longhaul there",
             ),
@@ -88,12 +145,12 @@ impl Cp {
             return Some((flag, why));
         }
         let found = flags.into_iter().find(|(given, ..)| *given);
-        let of_ssh = || match is_store {
-            true => {
+        let of_ssh = || match protocol.has_ssh() {
+            true => None,
+            false => {
                 let (flag, _) = options.ssh.meaningless_for_servers()?;
                 Some((flag, "no path here is user@host:path: leave it out"))
             }
-            false => None,
         };
         found.map(|(_, flag, why)| (flag, why)).or_else(of_ssh)
     }

@@ -8,9 +8,14 @@ use longhaul_endpoints::EndpointPath;
 use longhaul_remote::Login;
 use longhaul_sftp::SftpPath;
 
-use super::impossible::ForeignProtocol;
+use super::impossible::{ForeignProtocol, RelayedEnds};
 use crate::home;
 use crate::target::{Remote, Target};
+
+mod sources;
+
+pub use sources::RelayedSources;
+use sources::{ParsedSources, one_place};
 
 /// A copy with parsed paths. All remote paths are on one host, or on one host per end.
 pub enum CopyJob {
@@ -74,15 +79,12 @@ pub enum CopyJob {
         sources: Vec<EndpointPath>,
         destination: EndpointPath,
     },
-}
-
-#[derive(Default)]
-struct ParsedSources {
-    local: Vec<PathBuf>,
-    server: Vec<Remote>,
-    login: Vec<Login>,
-    sftp: Vec<SftpPath>,
-    endpoint: Vec<EndpointPath>,
+    /// Between two ends that cannot reach each other by themselves, through this machine.
+    Relayed {
+        sources: RelayedSources,
+        /// No local path.
+        destination: Target,
+    },
 }
 
 impl CopyJob {
@@ -106,34 +108,15 @@ impl CopyJob {
         if !sources.endpoint.is_empty() || matches!(destination, Target::Endpoint(_)) {
             return Self::with_store(sources, destination);
         }
+        if !sources.sftp.is_empty() || matches!(destination, Target::Sftp(_)) {
+            return Self::with_sftp(sources, destination);
+        }
         let ParsedSources {
             local,
             server,
             login,
-            sftp,
             ..
         } = sources;
-        if !sftp.is_empty() || matches!(destination, Target::Sftp(_)) {
-            let is_local = server.is_empty() && login.is_empty();
-            return match destination {
-                Target::Sftp(destination) if is_local && sftp.is_empty() && !local.is_empty() => {
-                    Ok(Self::PushOverSftp {
-                        sources: local,
-                        destination,
-                    })
-                }
-                Target::Local(destination) if is_local && local.is_empty() => {
-                    one_place(&sftp, |one| one.shown_host().to_owned())?;
-                    Ok(Self::PullOverSftp {
-                        sources: sftp,
-                        destination,
-                    })
-                }
-                _ => bail!(
-                    "the other end of a copy with sftp:// is this machine: copy here first, then on"
-                ),
-            };
-        }
         match (
             destination,
             local.is_empty(),
@@ -190,9 +173,6 @@ impl CopyJob {
             (_, false, ..) => {
                 bail!("sources here and elsewhere in one copy: run one command for each")
             }
-            (Target::Sftp(_) | Target::Endpoint(_), ..) => {
-                bail!("the other end of a copy with sftp:// is this machine: copy here first")
-            }
             (_, true, ..) => {
                 bail!(
                     "lh:// and user@host: in one copy: run this on the one host with the other's \
@@ -200,6 +180,45 @@ impl CopyJob {
                 )
             }
         }
+    }
+
+    /// Returns the copy with a host that has an SFTP server.
+    fn with_sftp(sources: ParsedSources, destination: Target) -> Result<Self> {
+        let ParsedSources {
+            local,
+            server,
+            login,
+            sftp,
+            endpoint,
+        } = &sources;
+        let is_remote = !server.is_empty() || !login.is_empty() || !endpoint.is_empty();
+        Ok(match destination {
+            Target::Sftp(destination) if !local.is_empty() && sftp.is_empty() && !is_remote => {
+                Self::PushOverSftp {
+                    sources: sources.local,
+                    destination,
+                }
+            }
+            Target::Local(destination) if local.is_empty() && !is_remote => {
+                one_place(sftp, |one| one.shown_host().to_owned())?;
+                Self::PullOverSftp {
+                    sources: sources.sftp,
+                    destination,
+                }
+            }
+            Target::Local(_) => {
+                bail!("sources in several places in one copy: run one command for each")
+            }
+            destination => {
+                if let Target::Sftp(destination) = &destination {
+                    refuse_sftp_into_itself(sftp, destination)?;
+                }
+                Self::Relayed {
+                    sources: sources.relayed()?,
+                    destination,
+                }
+            }
+        })
     }
 
     /// Returns the copy with an object store or a web server.
@@ -210,40 +229,39 @@ impl CopyJob {
             login,
             sftp,
             endpoint,
-        } = sources;
-        let has_others = !server.is_empty() || !login.is_empty() || !sftp.is_empty();
-        match (destination, local.is_empty(), endpoint.is_empty()) {
-            _ if has_others => {}
-            (Target::Endpoint(destination), false, true) => {
-                return Ok(Self::PushToStore {
-                    sources: local,
+        } = &sources;
+        let has_hosts = !server.is_empty() || !login.is_empty() || !sftp.is_empty();
+        Ok(match destination {
+            Target::Endpoint(destination)
+                if !local.is_empty() && endpoint.is_empty() && !has_hosts =>
+            {
+                Self::PushToStore {
+                    sources: sources.local,
                     destination,
-                });
+                }
             }
-            (Target::Endpoint(destination), true, false) => {
-                one_place(&endpoint, EndpointPath::place)?;
-                return Ok(Self::BetweenStores {
-                    sources: endpoint,
+            Target::Endpoint(destination) if local.is_empty() && !has_hosts => {
+                one_place(endpoint, EndpointPath::place)?;
+                Self::BetweenStores {
+                    sources: sources.endpoint,
                     destination,
-                });
+                }
             }
-            (Target::Local(destination), true, false) => {
-                one_place(&endpoint, EndpointPath::place)?;
-                return Ok(Self::PullFromStore {
-                    sources: endpoint,
+            Target::Local(destination) if local.is_empty() && !has_hosts => {
+                one_place(endpoint, EndpointPath::place)?;
+                Self::PullFromStore {
+                    sources: sources.endpoint,
                     destination,
-                });
+                }
             }
-            (Target::Endpoint(_), true, true) => bail!("name what to copy and where to"),
-            (_, false, _) => {
-                bail!("sources here and elsewhere in one copy: run one command for each")
+            Target::Local(_) => {
+                bail!("sources in several places in one copy: run one command for each")
             }
-            _ => {}
-        }
-        bail!(
-            "a store or web server and another host in one copy: copy here first, then on, or run \
-             the same command at that host"
-        )
+            destination => Self::Relayed {
+                sources: sources.relayed()?,
+                destination,
+            },
+        })
     }
 
     /// Returns true if neither end is this machine, and the data does not pass through it.
@@ -263,6 +281,20 @@ impl CopyJob {
             Self::PushToStore { .. } | Self::PullFromStore { .. } | Self::BetweenStores { .. } => {
                 Some(ForeignProtocol::Store)
             }
+            Self::Relayed {
+                sources,
+                destination,
+            } => {
+                let has_ssh =
+                    |target: &Target| matches!(target, Target::Login(_) | Target::Sftp(_));
+                let reads_by_ssh =
+                    matches!(sources, RelayedSources::Login(_) | RelayedSources::Sftp(_));
+                Some(ForeignProtocol::Relayed(RelayedEnds {
+                    from_server: matches!(sources, RelayedSources::Server(_)),
+                    to_longhaul: matches!(destination, Target::Remote(_) | Target::Login(_)),
+                    has_ssh: reads_by_ssh || has_ssh(destination),
+                }))
+            }
             _ => None,
         }
     }
@@ -279,21 +311,20 @@ impl CopyJob {
             | Self::PullOverSsh { .. }
             | Self::PullOverSftp { .. }
             | Self::PullFromStore { .. } => "pull",
-            Self::Between { .. } | Self::BetweenServers { .. } | Self::BetweenStores { .. } => {
-                "between"
-            }
+            Self::Between { .. }
+            | Self::BetweenServers { .. }
+            | Self::BetweenStores { .. }
+            | Self::Relayed { .. } => "between",
         }
     }
 }
 
-fn one_place<T: std::fmt::Display>(sources: &[T], place: impl Fn(&T) -> String) -> Result<()> {
-    let mut others = sources.iter();
-    if let Some(first) = others.next()
-        && let Some(other) = others.find(|other| place(other) != place(first))
-    {
-        bail!("{other} is on another server than {first}: run one command for each server");
+/// Refuses to copy a directory at an SFTP server into itself, which would never end.
+fn refuse_sftp_into_itself(sources: &[SftpPath], destination: &SftpPath) -> Result<()> {
+    match sources.iter().find(|source| source.holds(destination)) {
+        Some(source) => bail!("{source}: cannot be copied into itself, {destination}"),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 /// Refuses to copy a directory into itself, which would never end.

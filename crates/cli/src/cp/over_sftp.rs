@@ -10,7 +10,7 @@ use longhaul_transfer::local_end::LocalTarget;
 use longhaul_transfer::{CopyDestination, CopyToken, Filter};
 
 use super::beside::CopyCompanion;
-use super::impossible::ForeignProtocol;
+use super::impossible::{ForeignProtocol, SFTP_UNVERIFIED};
 use super::stdin::LocalSources;
 use super::{Cp, FinishedCopy};
 use crate::ssh_options;
@@ -76,7 +76,7 @@ impl Cp {
             checksum: self.options.checksum,
         })
         .await?;
-        Ok(FinishedCopy::unverified())
+        Ok(FinishedCopy::unverified(SFTP_UNVERIFIED))
     }
 
     pub(super) async fn pull_over_sftp(
@@ -106,7 +106,7 @@ impl Cp {
             resume: options.resume,
         })
         .await?;
-        Ok(FinishedCopy::unverified())
+        Ok(FinishedCopy::unverified(SFTP_UNVERIFIED))
     }
 
     /// Logs in.

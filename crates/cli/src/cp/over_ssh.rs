@@ -1,6 +1,6 @@
 //! Copies with hosts reached by ssh login, without a server: see [`longhaul_remote`].
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,6 +22,7 @@ use super::beside::CopyCompanion;
 use super::far_sides::FarSides;
 use super::over_sftp::{SftpContext, is_unavailable, lacks_longhaul};
 use super::receipt::PendingReceipt;
+use super::stdin::LocalSources;
 use super::{Cp, FinishedCopy, remembered_streams};
 use crate::watch::CopyWatch;
 use crate::{home, ssh_options};
@@ -33,13 +34,12 @@ const FORCED_SFTP_SILENCE: Duration = Duration::from_secs(5);
 impl Cp {
     pub(super) async fn push_over_ssh(
         &self,
-        sources: &[PathBuf],
+        opened: LocalSources,
         destination: &Login,
         filter: Arc<Filter>,
         (watch, beside): (&Arc<CopyWatch>, &CopyCompanion),
         receipt: Option<&PendingReceipt>,
     ) -> Result<FinishedCopy> {
-        let opened = self.local_sources(sources).await?;
         let names = opened.names.clone();
         // What exists gets its owner and the rest corrected, too.
         let access = if self.options.replaces() || self.preservation().has_attributes() {
@@ -95,7 +95,7 @@ impl Cp {
         Ok(FinishedCopy {
             outcome,
             far,
-            is_verified: true,
+            unverified: None,
         })
     }
 
@@ -156,7 +156,7 @@ impl Cp {
         Ok(FinishedCopy {
             outcome,
             far,
-            is_verified: true,
+            unverified: None,
         })
     }
 
@@ -221,7 +221,7 @@ impl Cp {
         Ok(FinishedCopy {
             outcome,
             far,
-            is_verified: true,
+            unverified: None,
         })
     }
 

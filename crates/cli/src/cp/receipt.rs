@@ -145,7 +145,8 @@ pub(super) fn local_side(job: &CopyJob) -> Option<(bool, Vec<PathBuf>)> {
         CopyJob::Local { .. }
         | CopyJob::Between { .. }
         | CopyJob::BetweenServers { .. }
-        | CopyJob::BetweenStores { .. } => None,
+        | CopyJob::BetweenStores { .. }
+        | CopyJob::Relayed { .. } => None,
     }
 }
 

@@ -12,7 +12,7 @@ use super::shown;
 /// Name of standard input in a destination directory.
 const STDIN_NAME: &[u8] = b"stdin";
 
-/// Local sources of a copy.
+/// Sources of a copy that this machine reads.
 pub struct LocalSources {
     pub found: Sources,
     /// Name of each in a destination directory.
@@ -24,6 +24,16 @@ pub struct LocalSources {
 }
 
 impl LocalSources {
+    /// Creates sources at another end, which are read as local ones are.
+    pub fn relayed(found: Sources, names: Vec<Vec<u8>>, labels: Vec<String>) -> Self {
+        Self {
+            found,
+            names,
+            labels,
+            _spool: None,
+        }
+    }
+
     /// Opens the sources. With `devices`, block devices are read as files. Standard input (`-`) is
     /// read to its end first, into a temporary file, as a copy needs the size, and reads again what
     /// a lost stream carried.

@@ -8,6 +8,7 @@ use longhaul_transfer::local_end::LocalTarget;
 use longhaul_transfer::{CopyDestination, CopyToken, Filter};
 
 use super::beside::CopyCompanion;
+use super::impossible::STORE_UNVERIFIED;
 use super::job::CopyJob;
 use super::stdin::LocalSources;
 use super::{Cp, FinishedCopy};
@@ -68,7 +69,7 @@ impl Cp {
         }
     }
 
-    async fn copy_to_store(
+    pub(super) async fn copy_to_store(
         &self,
         sources: LocalSources,
         destination: &EndpointPath,
@@ -86,7 +87,7 @@ impl Cp {
         let found = sources.found.filtered(Some(context.filter.clone()));
         let target = CopyTarget::Endpoint(destination);
         copy.run(CopySources::Local(found, names), target).await?;
-        Ok(FinishedCopy::unverified())
+        Ok(FinishedCopy::unverified(STORE_UNVERIFIED))
     }
 
     async fn copy_from_store(
@@ -107,7 +108,7 @@ impl Cp {
         let copy = self.open_store(ends, labels.clone(), context).await?;
         context.watch.expect_sources(&labels);
         copy.run(CopySources::Endpoint(sources), target).await?;
-        Ok(FinishedCopy::unverified())
+        Ok(FinishedCopy::unverified(STORE_UNVERIFIED))
     }
 
     async fn open_store<'a>(

@@ -19,6 +19,10 @@ pub const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
                 "a tree from one server to another, without passing through here",
             ),
             (
+                "longhaul cp -r s3://bucket/runs lh://store.example/runs",
+                "a tree from an object store to a server, through here",
+            ),
+            (
                 "longhaul cp -r --exclude '*.tmp' --newer 7d runs/ lh://store.example/runs/",
                 "last week's files, without temporary ones",
             ),

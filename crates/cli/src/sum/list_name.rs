@@ -123,7 +123,7 @@ impl ListBase {
             Location::Server(_) => RelPath::from_typed(&path.0)
                 .map(|path| PathBytes(path.as_bytes().to_vec()))
                 .map_err(|error| FilesFailure::not_plain(error, &PathBytes(shown.clone())))?,
-            Location::Login(_) | Location::Store(_) | Location::Here(_) => path,
+            Location::Login(_) | Location::Store(_) | Location::Sftp(_) | Location::Here(_) => path,
         };
         Ok(SummedPath {
             shown,

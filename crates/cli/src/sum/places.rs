@@ -189,6 +189,7 @@ fn name_of(location: &Location) -> String {
         Location::Server(server) => format!("lh://{server}"),
         Location::Login(host) => host.clone(),
         Location::Store(store) => store.place(),
+        Location::Sftp(host) => host.shown_host().to_owned(),
         Location::Here(_) => "this machine".to_owned(),
     }
 }

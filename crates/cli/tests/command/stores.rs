@@ -7,6 +7,8 @@ mod matrix;
 mod nginx;
 mod peers;
 mod proxy;
+mod relay;
+mod sync;
 
 use std::fs;
 use std::path::Path;
@@ -296,10 +298,10 @@ fn errors_of_s3_name_cause_and_remedy() {
     let nowhere = Copied::new(nowhere.args(["cp", "--json", "here/f", "s3://runs/f"]));
     nowhere.assert_failed(3, &["cannot reach s3://runs", "endpoint"]);
 
-    let with_server = world.cp(&["s3://runs/f", "lh://server.example/f"]);
-    with_server.assert_failed(2, &["copy here first", "run the same command"]);
-    let with_login = world.cp(&["ana@host.example:f", "s3://runs/f"]);
-    with_login.assert_failed(2, &["copy here first"]);
+    let mixed = world.cp(&["s3://runs/f", "lh://server.example/f", "here"]);
+    mixed.assert_failed(2, &["several places", "one command for each"]);
+    let mixed = world.cp(&["here/f", "ana@host.example:f", "s3://runs/f"]);
+    mixed.assert_failed(2, &["here and elsewhere", "one command for each"]);
     let route = world.cp(&["--route", "depot.example", "here/f", "s3://runs/f"]);
     route.assert_failed(2, &["--route is not possible with stores"]);
 }

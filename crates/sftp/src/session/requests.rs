@@ -181,6 +181,12 @@ impl Session {
         .await
     }
 
+    /// Removes an empty directory.
+    pub(crate) async fn remove_dir(&self, path: &Path) -> Result<(), RequestError> {
+        self.ask(|requests, id| Ok(requests.send_rmdir_request(id, Cow::Borrowed(path))?.wait()))
+            .await
+    }
+
     /// Creates a directory.
     pub(crate) async fn make_dir(&self, path: &Path, mode: u32) -> Result<(), RequestError> {
         let attrs = mode_attrs(mode);

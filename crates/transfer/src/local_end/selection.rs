@@ -3,12 +3,16 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use longhaul_filter::{EntryKind, Filter, IgnoreRules};
+use longhaul_filter::{EntryKind, Filter, IGNORE_FILE_NAME, IgnoreRules};
 use parking_lot::Mutex;
 
-use super::reporter::EntryReporter;
+use super::listed_tree::{ListedTree, RemoteEntry};
 use crate::error::{Failure, FailureKind};
 use crate::path::RelPath;
+use crate::store::TEMP_PREFIX;
+
+/// Entries that are taken, and failures of names that cannot be used.
+type TakenEntries<A> = (Vec<RemoteEntry<A>>, Vec<Failure>);
 
 /// Filter of a copy, with the ignore files that its walk has read.
 #[derive(Debug)]
@@ -30,20 +34,55 @@ impl Selection {
         }
     }
 
-    /// Returns true if the ignore files of the tree apply.
-    pub(super) fn has_ignore_files(&self) -> bool {
-        self.filter.rules().ignore_files
+    /// Lists a directory, and returns the entries that are taken, in the order of their names. The
+    /// ignore file in it applies.
+    ///
+    /// # Errors
+    /// It cannot be listed, or its ignore file cannot be read.
+    pub(super) async fn entries<T: ListedTree>(
+        &self,
+        tree: &T,
+        directory: &RemoteEntry<T::Attributes>,
+    ) -> Result<TakenEntries<T::Attributes>, Failure> {
+        let source = directory.source;
+        let listed = tree.list(directory).await?;
+        if self.filter.rules().ignore_files
+            && let Some(file) = listed.get(IGNORE_FILE_NAME.as_bytes())
+            && matches!(T::kind(file), EntryKind::File { .. })
+        {
+            let text = tree.ignore_file(directory, file).await?;
+            self.add_ignore_file(source, &directory.path, &text);
+        }
+        let (mut entries, mut refused) = (Vec::new(), Vec::new());
+        for (name, attributes) in listed {
+            if name.starts_with(TEMP_PREFIX.as_bytes()) {
+                continue;
+            }
+            match directory.path.child(&name) {
+                Ok(path) if self.takes(source, &path, T::kind(&attributes)) => {
+                    entries.push(RemoteEntry {
+                        source,
+                        path,
+                        attributes,
+                    });
+                }
+                Ok(_) => {}
+                // The other end must not choose where a name leads.
+                Err(error) => refused.push(error.into()),
+            }
+        }
+        Ok((entries, refused))
     }
 
     /// Applies the ignore file of a directory.
-    pub(super) fn add_ignore_file(&self, source: u32, directory: &RelPath, text: &[u8]) {
+    fn add_ignore_file(&self, source: u32, directory: &RelPath, text: &[u8]) {
         if let Some(ignored) = self.ignored.get(source as usize) {
             ignored.lock().add(directory.as_bytes(), text);
         }
     }
 
     /// Returns true if an entry is taken.
-    pub(super) fn takes(&self, source: u32, path: &RelPath, kind: EntryKind) -> bool {
+    fn takes(&self, source: u32, path: &RelPath, kind: EntryKind) -> bool {
         let path = path.as_bytes();
         if self.filter.lists(path) {
             self.found.lock().insert(path.to_vec());
@@ -56,15 +95,14 @@ impl Selection {
         self.filter.takes(path, kind) && !is_ignored()
     }
 
-    /// Reports the listed paths that the walk has not found.
-    pub(super) fn report_missing(&self, reporter: &EntryReporter) {
+    /// Returns the failures of the listed paths that the walk has not found.
+    pub(super) fn missing(&self) -> Vec<(RelPath, Failure)> {
         let found = std::mem::take(&mut *self.found.lock());
-        for path in self.filter.listed().filter(|path| !found.contains(*path)) {
-            let (path, kind) = match RelPath::from_bytes(path) {
-                Ok(path) => (path, FailureKind::NotFound),
-                Err(_) => (RelPath::root(), FailureKind::RefusedPath),
-            };
-            reporter.not_copied(0, &path, Failure::new(kind));
-        }
+        let missing = self.filter.listed().filter(|path| !found.contains(*path));
+        let failed = missing.map(|path| match RelPath::from_bytes(path) {
+            Ok(path) => (path, Failure::new(FailureKind::NotFound)),
+            Err(_) => (RelPath::root(), Failure::new(FailureKind::RefusedPath)),
+        });
+        failed.collect()
     }
 }

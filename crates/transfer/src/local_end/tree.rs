@@ -3,64 +3,31 @@
 //! Directories are listed many at a time, and files are copied meanwhile. The walk pauses while
 //! many entries wait.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::future::Future;
 use std::sync::Arc;
 
-use longhaul_filter::{EntryKind, Filter, IGNORE_FILE_NAME};
+use longhaul_filter::{EntryKind, Filter};
 use tokio::task::JoinSet;
 
+use super::listed_tree::{ListedTree, RemoteEntry};
 use super::reporter::EntryReporter;
 use super::selection::Selection;
 use crate::error::{Failure, FailureKind};
 use crate::path::RelPath;
-use crate::store::TEMP_PREFIX;
 use crate::tree_hash::Hash;
 use crate::wire::EntryOutcome;
 
 /// Entries that wait, from which on no further directory is listed.
 const MAX_WAITING: usize = 4096;
 
-/// An entry at the other end, with its attributes there.
-#[derive(Debug)]
-pub struct RemoteEntry<A> {
-    /// Number of the source, from 0.
-    pub source: u32,
-    /// Path beneath the source, or the root for the source itself.
-    pub path: RelPath,
-    /// Attributes of the entry.
-    pub attributes: A,
-}
-
-/// Entries of a directory at the other end by name.
-pub type RemoteListing<A> = BTreeMap<Vec<u8>, A>;
-
 /// Trees at another end, and the destination of their entries.
-pub trait RemoteTree: Send + Sync + 'static {
-    /// Attributes of an entry, as listings have them.
-    type Attributes: Send + Sync + 'static;
-
-    /// Returns the kind of an entry.
-    fn kind(attributes: &Self::Attributes) -> EntryKind;
-
+pub trait RemoteTree: ListedTree {
     /// Copies a directory without its content, which follows.
     fn directory(
         &self,
         entry: &RemoteEntry<Self::Attributes>,
     ) -> impl Future<Output = Result<EntryOutcome, Failure>> + Send;
-
-    /// Lists a directory.
-    fn list(
-        &self,
-        directory: &RemoteEntry<Self::Attributes>,
-    ) -> impl Future<Output = Result<RemoteListing<Self::Attributes>, Failure>> + Send;
-
-    /// Reads the ignore file in a directory.
-    fn ignore_file(
-        &self,
-        directory: &RemoteEntry<Self::Attributes>,
-        file: &Self::Attributes,
-    ) -> impl Future<Output = Result<Vec<u8>, Failure>> + Send;
 
     /// Copies an entry that is no directory. Returns the hash of a file that was read.
     fn entry(
@@ -153,7 +120,7 @@ impl<T: RemoteTree> TreeWalk<T> {
             }
             if is_walking && listings == 0 && backlog.directories.is_empty() {
                 is_walking = false;
-                self.selection.report_missing(&self.reporter);
+                self.report_missing();
                 self.reporter.walk_ended();
             }
             match tasks.join_next().await {
@@ -169,6 +136,13 @@ impl<T: RemoteTree> TreeWalk<T> {
                 // A listing that panicked is not counted any more.
                 None => listings = 0,
             }
+        }
+    }
+
+    /// Reports the listed paths that the walk has not found.
+    fn report_missing(&self) {
+        for (path, failure) in self.selection.missing() {
+            self.reporter.not_copied(0, &path, failure);
         }
     }
 
@@ -215,33 +189,10 @@ impl<T: RemoteTree> TreeWalk<T> {
         &self,
         directory: &RemoteEntry<T::Attributes>,
     ) -> Result<Vec<RemoteEntry<T::Attributes>>, Failure> {
-        let source = directory.source;
-        let listed = self.tree.list(directory).await?;
-        if self.selection.has_ignore_files()
-            && let Some(file) = listed.get(IGNORE_FILE_NAME.as_bytes())
-            && matches!(T::kind(file), EntryKind::File { .. })
-        {
-            let text = self.tree.ignore_file(directory, file).await?;
-            self.selection
-                .add_ignore_file(source, &directory.path, &text);
-        }
-        let mut entries = Vec::new();
-        for (name, attributes) in listed {
-            if name.starts_with(TEMP_PREFIX.as_bytes()) {
-                continue;
-            }
-            match directory.path.child(&name) {
-                Ok(path) if self.selection.takes(source, &path, T::kind(&attributes)) => {
-                    entries.push(RemoteEntry {
-                        source,
-                        path,
-                        attributes,
-                    });
-                }
-                Ok(_) => {}
-                // The other end must not choose where a name leads.
-                Err(error) => self.reporter.failed(source, &directory.path, error.into()),
-            }
+        let (entries, refused) = self.selection.entries(&*self.tree, directory).await?;
+        for failure in refused {
+            self.reporter
+                .failed(directory.source, &directory.path, failure);
         }
         Ok(entries)
     }

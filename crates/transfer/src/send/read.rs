@@ -82,6 +82,13 @@ impl Reader<'_> {
     /// `place`. Returns the number of bytes of file data. Blocking.
     pub(crate) fn fill(&mut self, work: Vec<StreamWork>, mut place: Option<ResourcePermit>) -> u64 {
         let mut data = 0;
+        let mut files = work.iter().filter_map(|work| match work {
+            StreamWork::Entry(entry) if matches!(entry.found, FoundEntry::File { .. }) => {
+                Some(&entry.head)
+            }
+            _ => None,
+        });
+        self.source.prepare(&mut files);
         for work in work {
             let mut next = Some(work);
             while let Some(work) = next.take() {

@@ -38,8 +38,16 @@ pub(crate) trait Source: Send + Sync {
     /// A change of the file since the walk, or the reason why it cannot be read.
     fn open(&self, head: &EntryHead) -> Result<Box<dyn SourceFile>, Failure>;
 
+    /// Begins to open these files, which are opened next, if that takes long.
+    fn prepare(&self, _heads: &mut dyn Iterator<Item = &EntryHead>) {}
+
     /// Sets the reader of the metadata of its entries.
     fn set_metadata(&mut self, _metadata: Arc<MetadataReader>) {}
+
+    /// Sets the filter, if the source applies it itself. Returns false if it does not.
+    fn set_filter(&mut self, _filter: Option<&Arc<Filter>>) -> bool {
+        false
+    }
 }
 
 /// An open file of a [`Source`]. Several threads may read it at once.
@@ -95,7 +103,7 @@ impl std::fmt::Debug for Sources {
 impl Sources {
     /// Creates sources beneath one directory, as a server sends them.
     pub fn beneath(base: Arc<Dir>, paths: &[RelPath], recursive: bool) -> Self {
-        Self::all_of(LocalTree::beneath(base, paths, recursive))
+        Self::from_source(LocalTree::beneath(base, paths, recursive))
     }
 
     /// Opens local sources as a user names them, with the name that each takes in a destination
@@ -107,7 +115,7 @@ impl Sources {
         recursive: bool,
     ) -> Result<(Self, Vec<Vec<u8>>), Error> {
         let (tree, names) = LocalTree::open(paths, recursive)?;
-        Ok((Self::all_of(tree), names))
+        Ok((Self::from_source(tree), names))
     }
 
     /// Opens local sources as [`Self::local`] does. Block devices among them are read as files.
@@ -119,10 +127,11 @@ impl Sources {
         recursive: bool,
     ) -> Result<(Self, Vec<Vec<u8>>), Error> {
         let (tree, names) = LocalTree::open(paths, recursive)?;
-        Ok((Self::all_of(tree.with_devices()), names))
+        Ok((Self::from_source(tree.with_devices()), names))
     }
 
-    fn all_of(source: impl Source + 'static) -> Self {
+    /// Creates sources from any [`Source`].
+    pub(crate) fn from_source(source: impl Source + 'static) -> Self {
         Self {
             source: Box::new(source),
             part: None,
@@ -158,8 +167,12 @@ impl Sources {
 
     /// Restricts the sources to what `filter` takes (LH-COPY-55).
     #[must_use]
-    pub fn filtered(self, filter: Option<Arc<Filter>>) -> Self {
-        Self { filter, ..self }
+    pub fn filtered(mut self, filter: Option<Arc<Filter>>) -> Self {
+        let is_set = self.source.set_filter(filter.as_ref());
+        Self {
+            filter: filter.filter(|_| !is_set),
+            ..self
+        }
     }
 
     /// Walks all sources. Returns false if `sink` stopped it.
@@ -195,13 +208,5 @@ impl Sources {
                 (false, false) => format!("{prefix}/{}", head.path),
             }
         })
-    }
-}
-
-#[cfg(test)]
-impl Sources {
-    /// Creates sources from any [`Source`].
-    pub(crate) fn from_source(source: impl Source + 'static) -> Self {
-        Self::all_of(source)
     }
 }

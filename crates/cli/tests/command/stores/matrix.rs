@@ -42,19 +42,14 @@ impl End {
         Self::Web,
     ];
 
-    /// Returns true if copies with a tree there pass through this machine.
-    fn is_store(self) -> bool {
-        matches!(self, Self::Cloud(_) | Self::Dav | Self::DavTls)
+    /// Returns true if copies with a tree there pass through this machine, or may do so.
+    fn has_trees(self) -> bool {
+        !matches!(self, Self::Local | Self::Web)
     }
 
     /// Returns words of the advice with which the copy of a tree is refused. `None` if it is done.
     fn refusal(self, to: Self) -> Option<&'static str> {
-        let is_host = |end: Self| end == Self::Server || end == Self::Sftp;
         match (self, to) {
-            // Servers copy to each other by themselves.
-            (Self::Server, Self::Server) => None,
-            (Self::Local, other) | (other, Self::Local) if is_host(other) => None,
-            _ if is_host(self) || is_host(to) => Some("copy here first"),
             (_, Self::Web) => Some("webdavs://"),
             (Self::Web, _) => Some("name each"),
             _ => None,
@@ -116,10 +111,10 @@ impl Ends {
         }
     }
 
-    /// Returns the stores that were started.
-    fn stores(&self) -> Vec<End> {
-        let stores = End::ALL.into_iter().filter(|end| end.is_store());
-        stores.filter(|end| self.has(*end)).collect()
+    /// Returns the ends with trees that were started, without this machine.
+    fn others(&self) -> Vec<End> {
+        let others = End::ALL.into_iter().filter(|end| end.has_trees());
+        others.filter(|end| self.has(*end)).collect()
     }
 
     /// Returns the location of a path at an end. It need not be started.
@@ -150,25 +145,37 @@ impl Ends {
         }
         command.env("SSL_CERT_FILE", &self.certificate.authority);
         command.args(["cp", "--json"]);
-        if ends == [End::Local, End::Server] || ends == [End::Server, End::Local] {
+        // Servers copy to each other by themselves, and have two keys.
+        if ends.contains(&End::Server) && ends != [End::Server; 2] {
             command.args(["--host-key", &self.server.key]);
         }
         if let Some(sshd) = &self.sshd
-            && (ends == [End::Local, End::Sftp] || ends == [End::Sftp, End::Local])
+            && ends.contains(&End::Sftp)
         {
-            let options = ["StrictHostKeyChecking=no", "UserKnownHostsFile=/dev/null"];
-            let options = options.iter().flat_map(|option| ["-o", *option]);
-            command
-                .args(options)
-                .args(["-o", sshd.as_str(), "-o", "LogLevel=ERROR", "-i"]);
+            command.args(ssh_options(sshd)).arg("-i");
             command.arg(self.stage.path("user-key"));
         }
         Copied::new(command.args(arguments))
     }
 }
 
-/// Returns the option of ssh for an sshd of this test. `None`, with a line, if there is none.
-fn sshd(stage: &Stage) -> Option<String> {
+/// Returns options for a login at the sshd of a test.
+pub fn ssh_options(sshd: &str) -> Vec<&str> {
+    let options = [
+        "StrictHostKeyChecking=no",
+        "UserKnownHostsFile=/dev/null",
+        "LogLevel=ERROR",
+        sshd,
+    ];
+    options
+        .into_iter()
+        .flat_map(|option| ["-o", option])
+        .collect()
+}
+
+/// Returns the option of ssh for an sshd of this test, which has the directory `sftp`. `None`, with
+/// a line, if there is none.
+pub fn sshd(stage: &Stage) -> Option<String> {
     let is_root = rustix::process::geteuid().is_root();
     let Some(sshd) = program("sshd").filter(|_| is_root) else {
         eprintln!("sftp is not tested: sshd is missing, or does not run without root here");
@@ -231,7 +238,7 @@ fn every_end_copies_to_every_other_or_says_why() {
     }
 }
 
-/// Copies the tree to `base` of every end, and from every store to every store.
+/// Copies the tree to `base` of every end, and from every end to every other through this machine.
 fn copy_trees_between_all(ends: &Ends) {
     for to in End::ALL.into_iter().filter(|end| ends.has(*end)) {
         if to != End::Local && End::Local.refusal(to).is_none() {
@@ -241,7 +248,7 @@ fn copy_trees_between_all(ends: &Ends) {
             assert_eq!(pushed.number("files"), 5, "{to:?}");
         }
     }
-    let stores = ends.stores();
+    let others = ends.others();
     let copy = |from: End, to: End| {
         let row = ends.location(to, &format!("{from:?}"));
         let copied = ends.cp([from, to], &["-r", &ends.location(from, "base"), &row]);
@@ -254,42 +261,46 @@ fn copy_trees_between_all(ends: &Ends) {
     };
     // Rows are independent of each other.
     std::thread::scope(|scope| {
-        for from in &stores {
-            let (copy, stores) = (&copy, &stores);
-            scope.spawn(move || stores.iter().for_each(|to| copy(*from, *to)));
+        for from in &others {
+            let (copy, others) = (&copy, &others);
+            scope.spawn(move || {
+                let to = others.iter().filter(|to| is_relayed(*from, **to));
+                to.for_each(|to| copy(*from, *to));
+            });
         }
     });
+}
+
+/// Returns true if a copy between these ends passes through this machine.
+fn is_relayed(from: End, to: End) -> bool {
+    [from, to] != [End::Server; 2]
 }
 
 /// Copies back what each end has, and compares it with the tree.
 fn compare_trees_of_all(ends: &Ends) {
     let tree = ends.stage.path("here/tree");
-    let stores = ends.stores();
-    for from in [&[End::Server, End::Sftp][..], &stores[..]].concat() {
-        if !ends.has(from) {
-            continue;
-        }
+    let others = ends.others();
+    for &from in &others {
         let back = format!("here/back {from:?}");
         fs::create_dir(ends.stage.path(&back)).unwrap();
-        let rows: &[End] = if from.is_store() { &stores } else { &[] };
         // A whole bucket or server has what came from each.
-        let source = ends.location(from, if from.is_store() { "" } else { "base" });
+        let source = ends.location(from, if from == End::Sftp { "." } else { "" });
         let pulled = ends.cp([from, End::Local], &["-r", &source, &back]);
         pulled.assert_done();
         let back = ends.stage.path(&back);
         assert_same_trees(&tree, &back.join("base"));
-        for row in rows {
+        for row in others.iter().filter(|row| is_relayed(**row, from)) {
             assert_same_trees(&tree, &back.join(format!("{row:?}")));
         }
         assert!(no_temps(&back));
     }
-    for root in ["nginx", "rclone", "root"] {
+    for root in ["nginx", "rclone", "root", "sftp"] {
         let root = ends.stage.path(root);
         assert!(!root.exists() || no_temps(&root), "{}", root.display());
     }
 }
 
-/// Copies a file to a web server and from there, by way of every store.
+/// Copies a file to a web server and from there, by way of every other end.
 fn copy_files_of_web_server(ends: &Ends) {
     if !ends.has(End::Web) {
         return;
@@ -300,7 +311,7 @@ fn copy_files_of_web_server(ends: &Ends) {
     let pushed = ends.cp([End::Local, End::Web], &["here/f", &url]);
     pushed.assert_done();
     assert_same(&file, &ends.stage.path("nginx/a b"));
-    for end in [&[End::Local][..], &ends.stores()[..]].concat() {
+    for end in [&[End::Local][..], &ends.others()[..]].concat() {
         let copy = ends.location(end, "from-web");
         ends.cp([End::Web, end], &[&url, &copy]).assert_done();
         let there = ends.location(End::Web, &format!("by {end:?}"));

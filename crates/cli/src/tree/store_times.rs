@@ -10,7 +10,7 @@ use crate::tree::path_below;
 
 /// Gives the entries of a store the metadata of those that a copy would take for the same: of equal
 /// size, and stored no earlier than the source was modified. Stores keep no permissions.
-pub(super) fn adopt_source(source: &Tree, there: &mut Tree) {
+pub fn adopt_source(source: &Tree, there: &mut Tree) {
     for (path, node) in there {
         let Some(new) = source.get(path).filter(|new| new.kind == node.kind) else {
             continue;
@@ -28,7 +28,7 @@ pub(super) fn adopt_source(source: &Tree, there: &mut Tree) {
 ///
 /// # Errors
 /// The store is gone.
-pub(super) async fn read_times(
+pub async fn read_times(
     store: &mut Place,
     root: &PathBytes,
     listing: &mut Tree,

@@ -1,0 +1,106 @@
+//! Sources of a copy, by the kind of their place.
+
+use std::path::PathBuf;
+
+use anyhow::{Result, bail};
+use longhaul_endpoints::EndpointPath;
+use longhaul_remote::Login;
+use longhaul_sftp::SftpPath;
+
+use crate::target::Remote;
+
+/// Sources of a copy that passes through this machine. They are all in one place.
+pub enum RelayedSources {
+    Server(Vec<Remote>),
+    Login(Vec<Login>),
+    Sftp(Vec<SftpPath>),
+    Store(Vec<EndpointPath>),
+}
+
+impl RelayedSources {
+    /// Returns the names of the sources in a destination directory.
+    pub fn names(&self) -> Vec<Vec<u8>> {
+        match self {
+            Self::Server(paths) => paths.iter().map(Remote::name).collect(),
+            Self::Login(paths) => paths.iter().map(Login::name).collect(),
+            Self::Sftp(paths) => paths.iter().map(SftpPath::name).collect(),
+            Self::Store(paths) => paths.iter().map(EndpointPath::name).collect(),
+        }
+    }
+
+    /// Returns the names of the sources in messages.
+    pub fn labels(&self) -> Vec<String> {
+        match self {
+            Self::Server(paths) => paths.iter().map(Remote::to_string).collect(),
+            Self::Login(paths) => paths.iter().map(Login::to_string).collect(),
+            Self::Sftp(paths) => paths.iter().map(SftpPath::to_string).collect(),
+            Self::Store(paths) => paths.iter().map(EndpointPath::to_string).collect(),
+        }
+    }
+}
+
+/// Sources of a command line, by the kind of their place.
+#[derive(Default)]
+pub struct ParsedSources {
+    pub local: Vec<PathBuf>,
+    pub server: Vec<Remote>,
+    pub login: Vec<Login>,
+    pub sftp: Vec<SftpPath>,
+    pub endpoint: Vec<EndpointPath>,
+}
+
+impl ParsedSources {
+    /// Returns the sources of a copy that passes through this machine.
+    ///
+    /// # Errors
+    /// There are none, or they are in several places.
+    pub fn relayed(self) -> Result<RelayedSources> {
+        let Self {
+            local,
+            server,
+            login,
+            sftp,
+            endpoint,
+        } = self;
+        if !local.is_empty() {
+            bail!("sources here and elsewhere in one copy: run one command for each");
+        }
+        let is_empty = [
+            server.is_empty(),
+            login.is_empty(),
+            sftp.is_empty(),
+            endpoint.is_empty(),
+        ];
+        match is_empty {
+            [true, true, true, true] => bail!("name what to copy and where to"),
+            [false, true, true, true] => {
+                one_place(&server, |one| one.server.to_string())?;
+                Ok(RelayedSources::Server(server))
+            }
+            [true, false, true, true] => {
+                one_place(&login, |one| one.host.clone())?;
+                Ok(RelayedSources::Login(login))
+            }
+            [true, true, false, true] => {
+                one_place(&sftp, |one| one.shown_host().to_owned())?;
+                Ok(RelayedSources::Sftp(sftp))
+            }
+            [true, true, true, false] => {
+                one_place(&endpoint, EndpointPath::place)?;
+                Ok(RelayedSources::Store(endpoint))
+            }
+            _ => bail!("sources in several places in one copy: run one command for each"),
+        }
+    }
+}
+
+/// Fails unless all sources are in one place.
+pub fn one_place<T: std::fmt::Display>(sources: &[T], place: impl Fn(&T) -> String) -> Result<()> {
+    let mut others = sources.iter();
+    if let Some(first) = others.next()
+        && let Some(other) = others.find(|other| place(other) != place(first))
+    {
+        bail!("{other} is on another server than {first}: run one command for each server");
+    }
+    Ok(())
+}
