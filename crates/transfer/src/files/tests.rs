@@ -88,6 +88,7 @@ fn mv(from: &str, to: &str, overwrite: bool) -> FilesRequest {
         to: bytes(to),
         overwrite,
         keep_time: false,
+        as_file: false,
     }
 }
 
