@@ -182,6 +182,7 @@ async fn make_directories(
 #[cfg(test)]
 mod tests {
     use longhaul_filter::{Filter, FilterRules, NameRule};
+
     use super::*;
 
     #[test]

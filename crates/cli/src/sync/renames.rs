@@ -107,8 +107,7 @@ pub async fn carry_out(
     as_json: bool,
 ) -> Result<RenamedFiles> {
     let mut renamed = RenamedFiles::default();
-    let path_bytes =
-        |rename: &Rename| 2 * root.0.len() + rename.from.len() + rename.to.len();
+    let path_bytes = |rename: &Rename| 2 * root.0.len() + rename.from.len() + rename.to.len();
     for batch in batches(renames, path_bytes) {
         let requests: Vec<FilesRequest> =
             batch.iter().map(|rename| request(rename, root)).collect();

@@ -365,8 +365,8 @@ impl Files {
         to: &PathBytes,
         permission: &dyn Permission,
     ) -> Result<(), FilesFailure> {
-        let may_be_made = !directory.is_root()
-            && change_refused(permission, Access::Create, directory).is_none();
+        let may_be_made =
+            !directory.is_root() && change_refused(permission, Access::Create, directory).is_none();
         if !may_be_made || self.root.handle(directory).is_ok() {
             return Ok(());
         }
