@@ -10,25 +10,25 @@ use crate::common::mirror::{describe, mirrors_equal_rsync};
 use crate::stage::*;
 
 /// Both ends of a mirror.
-struct Mirror {
-    stage: Stage,
-    server: Service,
+pub struct Mirror {
+    pub stage: Stage,
+    pub server: Service,
 }
 
 impl Mirror {
-    fn new() -> Self {
+    pub fn new() -> Self {
         let stage = Stage::new();
         let server = stage.serve(&[]);
         Self { stage, server }
     }
 
-    fn write(&self, path: &str, content: &str) {
+    pub fn write(&self, path: &str, content: &str) {
         let file = self.stage.path(path);
         fs::create_dir_all(file.parent().unwrap()).unwrap();
         fs::write(file, content).unwrap();
     }
 
-    fn command(&self, arguments: &[&str]) -> Command {
+    pub fn command(&self, arguments: &[&str]) -> Command {
         let mut command = self.stage.longhaul("me");
         let (name, rest) = arguments.split_first().unwrap();
         command.arg(name).args(["--host-key", &self.server.key]);
@@ -37,11 +37,11 @@ impl Mirror {
         command
     }
 
-    fn run(&self, arguments: &[&str]) -> Output {
+    pub fn run(&self, arguments: &[&str]) -> Output {
         self.command(arguments).output().unwrap()
     }
 
-    fn ok(&self, arguments: &[&str]) -> String {
+    pub fn ok(&self, arguments: &[&str]) -> String {
         let output = self.run(arguments);
         assert_eq!(
             output.status.code(),
@@ -52,7 +52,7 @@ impl Mirror {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    fn paths(&self, root: &str) -> Vec<String> {
+    pub fn paths(&self, root: &str) -> Vec<String> {
         let found = describe(&self.stage.path(root)).into_keys();
         let named = found.filter(|path| path != Path::new(""));
         named.map(|path| path.display().to_string()).collect()

@@ -25,7 +25,7 @@ fn renames(
 }
 
 fn pairs(expected: &[(&str, &str)]) -> Vec<(String, String)> {
-    let owned = |(from, to): &(&str, &str)| (from.to_string(), to.to_string());
+    let owned = |(from, to): &(&str, &str)| ((*from).to_owned(), (*to).to_owned());
     expected.iter().map(owned).collect()
 }
 
