@@ -6,6 +6,7 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
+use crate::common::archive::{archives_equal_rsync, can_give_files_away};
 use crate::common::mirror::{describe, mirrors_equal_rsync};
 use crate::stage::*;
 
@@ -17,8 +18,13 @@ pub struct Mirror {
 
 impl Mirror {
     pub fn new() -> Self {
+        Self::serving(&[])
+    }
+
+    /// Creates it with options of the server.
+    fn serving(options: &[&str]) -> Self {
         let stage = Stage::new();
-        let server = stage.serve(&[]);
+        let server = stage.serve(options);
         Self { stage, server }
     }
 
@@ -67,6 +73,7 @@ fn pushed_mirrors_equal_rsync() {
         let name = target.file_name().unwrap().to_str().unwrap();
         sync(
             &mirror,
+            "-H",
             source.to_str().unwrap(),
             &format!("@{name}"),
             rules,
@@ -82,6 +89,7 @@ fn pulled_mirrors_equal_rsync() {
         let name = source.file_name().unwrap().to_str().unwrap();
         sync(
             &mirror,
+            "-H",
             &format!("@{name}"),
             target.to_str().unwrap(),
             rules,
@@ -89,12 +97,45 @@ fn pulled_mirrors_equal_rsync() {
     });
 }
 
-fn sync(mirror: &Mirror, source: &str, target: &str, rules: &Path) {
+#[test]
+fn pushed_archive_mirrors_equal_rsync() {
+    let options = &["--allow-owners"][..];
+    let mirror = Mirror::serving(if can_give_files_away() { options } else { &[] });
+    let (here, root) = (mirror.stage.path("here"), mirror.stage.path("root"));
+    archives_equal_rsync(&here, &root, |source, target, rules| {
+        let name = target.file_name().unwrap().to_str().unwrap();
+        let source = source.to_str().unwrap();
+        sync(&mirror, "-a", source, &format!("@{name}"), rules);
+    });
+}
+
+#[test]
+fn pulled_archive_mirrors_equal_rsync() {
+    let mirror = Mirror::new();
+    let (here, root) = (mirror.stage.path("here"), mirror.stage.path("root"));
+    archives_equal_rsync(&root, &here, |source, target, rules| {
+        let name = source.file_name().unwrap().to_str().unwrap();
+        let target = target.to_str().unwrap();
+        sync(&mirror, "-a", &format!("@{name}"), target, rules);
+    });
+}
+
+#[test]
+fn local_archive_mirrors_equal_rsync() {
+    let mirror = Mirror::new();
+    let (here, root) = (mirror.stage.path("here"), mirror.stage.path("root"));
+    archives_equal_rsync(&here, &root, |source, target, rules| {
+        let (source, target) = (source.to_str().unwrap(), target.to_str().unwrap());
+        sync(&mirror, "-a", source, target, rules);
+    });
+}
+
+fn sync(mirror: &Mirror, kept: &str, source: &str, target: &str, rules: &Path) {
     let rules = rules.to_str().unwrap();
     mirror.ok(&[
         "sync",
         "-q",
-        "-H",
+        kept,
         "--delete",
         "--force",
         "--exclude-from",
