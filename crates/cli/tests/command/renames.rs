@@ -68,7 +68,9 @@ fn renamed_files_do_not_travel() {
         assert_eq!(renamed(&events), expected);
         let is_report = |event: &&Value| event["event"] == "report";
         let report = events.iter().find(is_report).unwrap();
-        assert_eq!(report["bytes"], report["unchanged_bytes"], "{report}");
+        let bytes = |name: &str| report[name].as_u64().unwrap();
+        // A push may send small files before it learns that they are there.
+        assert!(bytes("bytes") - bytes("unchanged_bytes") < 1 << 20, "{report}");
         assert_eq!(
             ["small", "large"].map(|name| inode(&at(to, &format!("new/deep/{name}")))),
             inodes
