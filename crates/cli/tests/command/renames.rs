@@ -70,7 +70,10 @@ fn renamed_files_do_not_travel() {
         let report = events.iter().find(is_report).unwrap();
         let bytes = |name: &str| report[name].as_u64().unwrap();
         // A push may send small files before it learns that they are there.
-        assert!(bytes("bytes") - bytes("unchanged_bytes") < 1 << 20, "{report}");
+        assert!(
+            bytes("bytes") - bytes("unchanged_bytes") < 1 << 20,
+            "{report}"
+        );
         assert_eq!(
             ["small", "large"].map(|name| inode(&at(to, &format!("new/deep/{name}")))),
             inodes

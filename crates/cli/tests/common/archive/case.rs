@@ -66,7 +66,11 @@ pub enum Change {
         content: FileContent,
         keeps_inode: bool,
     },
-    Set(Index, Properties),
+    Set {
+        path: Index,
+        properties: Properties,
+        keeps_time: bool,
+    },
 }
 
 #[derive(Debug, Clone)]
@@ -162,8 +166,13 @@ fn change() -> impl Strategy<Value = Change> {
                 keeps_inode,
             }
         ),
-        3 => (any::<Index>(), properties())
-            .prop_map(|(path, properties)| Change::Set(path, properties)),
+        3 => (any::<Index>(), properties(), any::<bool>()).prop_map(
+            |(path, properties, keeps_time)| Change::Set {
+                path,
+                properties,
+                keeps_time,
+            }
+        ),
     ]
 }
 

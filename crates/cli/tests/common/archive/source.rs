@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::fs::{self, File, Permissions};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileExt, FileTypeExt, PermissionsExt, lchown, symlink};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, PermissionsExt, lchown, symlink};
 use std::path::{Path, PathBuf};
 
 use proptest::sample::Index;
@@ -128,10 +128,24 @@ impl Source<'_> {
                     content.write(&path);
                 }
             }
-            Change::Set(path, properties) => {
-                if let Some(path) = self.choose(*path, any) {
-                    self.set(&path, properties);
-                }
+            Change::Set {
+                path,
+                properties,
+                keeps_time,
+            } => {
+                let Some(path) = self.choose(*path, any) else {
+                    return;
+                };
+                let meta = fs::symlink_metadata(&path).unwrap();
+                let mtime = match keeps_time {
+                    true => (meta.mtime(), meta.mtime_nsec()),
+                    false => properties.mtime,
+                };
+                let properties = Properties {
+                    mtime,
+                    ..properties.clone()
+                };
+                self.set(&path, &properties);
             }
         }
     }
