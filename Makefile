@@ -6,8 +6,8 @@
 #   make test-trees  Interrupts copies of random trees at random moments and compares the results
 #                    with rsync: 500 trees for each kind of copy, or CASES=n.
 #   make test-portable  Runs the tests of copies over what replaces calls of Linux elsewhere.
-#   make test-sync   Mirrors random trees and compares the results with rsync: 500 pairs of trees
-#                    for each direction, or CASES=n.
+#   make test-sync   Mirrors random trees, with all that -a keeps and without, and compares the
+#                    results with rsync: 500 pairs of trees for each direction, or CASES=n.
 #   make test-power  Simulates power failures during copies, on three file systems and in every
 #                    mode: 12 snapshots of each copy, or SNAPSHOTS=n.
 #   make test-page   Tests the page in a browser, over a lab. SCREENSHOTS=docs/images takes the

@@ -195,6 +195,7 @@ impl Mv {
                 to: to.path.clone(),
                 overwrite,
                 keep_time: false,
+                as_file: false,
             }
         })
     }

@@ -1,7 +1,7 @@
 //! Reports what a command would do.
 
 use longhaul_proto::text::printable;
-use longhaul_sync::{Change, NodeKind, Plan, Step};
+use longhaul_sync::{Change, NodeKind, Plan, Rename, Step};
 use quantities::ByteCount;
 use serde_json::json;
 
@@ -9,15 +9,14 @@ use crate::answer;
 
 /// Reports a plan, a line for each step and one for all.
 pub fn report(plan: &Plan, as_json: bool) {
-    let steps = plan
-        .obstacles
-        .iter()
-        .chain(&plan.copies)
-        .chain(&plan.removals);
-    let is_written = match as_json {
-        true => answer::write_lines(steps.map(json_line)),
-        false => answer::write_lines(steps.map(line)),
+    let (line, rename_line): (fn(&Step) -> String, fn(&Rename) -> String) = match as_json {
+        true => (json_line, json_rename_line),
+        false => (line, rename_line),
     };
+    let obstacles = plan.obstacles.iter().map(line);
+    let renames = plan.renames.iter().map(rename_line);
+    let others = plan.copies.iter().chain(&plan.removals).map(line);
+    let is_written = answer::write_lines(obstacles.chain(renames).chain(others));
     if is_written {
         answer::write_line(match as_json {
             true => json_summary(plan),
@@ -45,6 +44,17 @@ fn line(step: &Step) -> String {
         entries => format!(" ({entries} entries)"),
     };
     format!("{:<8} {bytes:>10} {path}{end}{entries}", verb(step.change))
+}
+
+fn rename_line(rename: &Rename) -> String {
+    let Rename { from, to, bytes } = rename;
+    format!(
+        "{:<8} {:>10} {} to {}",
+        "rename",
+        ByteCount(*bytes).to_string(),
+        printable(from),
+        printable(to)
+    )
 }
 
 fn verb(change: Change) -> &'static str {
@@ -92,10 +102,12 @@ impl PlanCounts {
 
 fn summary(plan: &Plan) -> String {
     let counts = PlanCounts::new(plan);
-    let parts = CHANGES.iter().zip(counts.steps);
+    let steps = CHANGES.iter().map(|change| verb(*change)).zip(counts.steps);
+    let renamed = ("rename", plan.renames.len() as u64);
+    let parts = std::iter::once(renamed).chain(steps);
     let parts = parts.filter(|(_, number)| *number > 0);
     let parts: Vec<String> = parts
-        .map(|(change, number)| format!("{} {number}", verb(*change)))
+        .map(|(verb, number)| format!("{verb} {number}"))
         .collect();
     let mut text = match parts.is_empty() {
         true => "would change nothing".to_owned(),
@@ -123,6 +135,14 @@ fn json_line(step: &Step) -> String {
     .to_string()
 }
 
+fn json_rename_line(rename: &Rename) -> String {
+    json!({
+        "event": "planned", "change": "rename", "path": printable(&rename.to),
+        "from": printable(&rename.from), "kind": "file", "bytes": rename.bytes, "entries": 1,
+    })
+    .to_string()
+}
+
 fn kind(kind: NodeKind) -> &'static str {
     match kind {
         NodeKind::File => "file",
@@ -136,7 +156,7 @@ fn json_summary(plan: &Plan) -> String {
     let counts = PlanCounts::new(plan);
     let [created, replaced, adjusted, compared, refused, removed] = counts.steps;
     json!({
-        "event": "plan", "create": created, "replace": replaced, "adjust": adjusted,
+        "event": "plan", "rename": plan.renames.len(), "create": created, "replace": replaced, "adjust": adjusted,
         "compare": compared, "refuse": refused, "remove": removed,
         "copied_bytes": counts.copied_bytes, "removed_bytes": counts.removed_bytes,
         "unchanged": plan.unchanged, "left_alone": plan.skipped,
@@ -166,15 +186,24 @@ mod tests {
                 step("c", Change::Replace, 1024, 1),
             ],
             removals: vec![step("old", Change::Remove, 10, 3)],
+            renames: vec![Rename {
+                from: "a\nb".into(),
+                to: "c d".into(),
+                bytes: 1024,
+            }],
             unchanged: 7,
             ..Plan::default()
         };
         for step in plan.copies.iter().chain(&plan.removals) {
             assert!(!line(step).contains('\n') && !json_line(step).contains('\n'));
         }
+        for rename in &plan.renames {
+            assert!(!json_rename_line(rename).contains('\n'));
+            assert_eq!(rename_line(rename), "rename        1 KiB a\\u{a}b to c d");
+        }
         let text = summary(&plan);
-        let expected = "would create 1, replace 1, remove 3; 3 KiB to send; 10 B to remove; \
-                        7 unchanged, 0 left alone";
+        let expected = "would rename 1, create 1, replace 1, remove 3; 3 KiB to send; \
+                        10 B to remove; 7 unchanged, 0 left alone";
         assert_eq!(text, expected);
         assert!(summary(&Plan::default()).starts_with("would change nothing"));
         let json: serde_json::Value = serde_json::from_str(&json_summary(&plan)).unwrap();

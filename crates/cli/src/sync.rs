@@ -10,9 +10,11 @@ use longhaul_copy_api::CopyOptions;
 use longhaul_filter::{Filter, IgnoreRules, NameRule};
 use longhaul_output::message;
 use longhaul_sync::{
-    NodeKind, Plan, PlanOptions, RemovalGuard, RemovalRefusal, SourceState, Step, Tree,
+    NodeKind, Plan, PlanOptions, RemovalGuard, RemovalRefusal, Rename, RenameCandidates,
+    SourceState, Step, Tree,
 };
 use longhaul_transfer::files::message::FilesFailure;
+use quantities::ByteCount;
 
 use crate::cp::{Cp, CpForSync, RunOptions};
 use crate::exit::Exit;
@@ -21,7 +23,9 @@ use crate::place::{Location, Place, PlaceOptions, PlacePath};
 use crate::tree::{self, Listing, store_times};
 use crate::{descriptors, logging, plan_report};
 
+mod batches;
 mod removal;
+mod renames;
 
 use removal::{Removal, Trash};
 
@@ -34,7 +38,7 @@ use removal::{Removal, Trash};
 ///
 /// Nothing is removed before all is copied, after any error, if the source is empty (its disk may
 /// not be mounted), or if there is more than --max-delete allows. What a filter leaves out is not
-/// removed either.
+/// removed either. With --delete, files that were renamed in SRC are renamed in DST.
 #[derive(Args)]
 #[command(override_usage = "longhaul sync [OPTIONS] <SRC> <DST>")]
 pub struct SyncCommand {
@@ -146,7 +150,15 @@ impl SyncCommand {
         if self.dry_run {
             ends.adopt_times(&mut source.tree, &mut target.tree).await?;
         }
-        let plan = Plan::new(&source.tree, &target.tree, self.plan_options(cp));
+        let options = self.plan_options(cp);
+        let renames = self.find_renames(&ends, &source, &target, options).await;
+        for rename in &renames {
+            rename.apply(&mut target.tree);
+        }
+        let plan = Plan {
+            renames,
+            ..Plan::new(&source.tree, &target.tree, options)
+        };
         let guard = self.guard();
         let entries = plan.removed().map(|step| step.entries).sum();
         let verdict = guard.check(state(&source), entries);
@@ -167,6 +179,7 @@ impl SyncCommand {
                 return Ok(failures.exit());
             }
         }
+        self.rename(&ends, &plan.renames, &mut target.tree).await?;
         let exit = cp.copy_now(started).await?;
         if exit != Exit::Success || verdict.is_err() {
             message!(
@@ -179,6 +192,55 @@ impl SyncCommand {
             });
         }
         self.finish(&ends, &target.tree, cp, &mut failures).await
+    }
+
+    /// Finds files that were renamed in the source. If that cannot be known, there are none, and
+    /// they are copied again.
+    async fn find_renames(
+        &self,
+        ends: &Ends,
+        source: &Listing,
+        target: &Listing,
+        options: PlanOptions,
+    ) -> Vec<Rename> {
+        // What could not be listed may have the old name.
+        if !options.permits_renames() || !source.failures.is_empty() {
+            return Vec::new();
+        }
+        let candidates = RenameCandidates::new(&source.tree, &target.tree);
+        if candidates.is_empty() {
+            return Vec::new();
+        }
+        if !self.run_options.json && !self.run_options.quiet {
+            let bytes = ByteCount(candidates.bytes());
+            message!("longhaul: comparing files that may have been renamed ({bytes})");
+        }
+        let (source, destination) = (&ends.source, &ends.destination);
+        match renames::find(source, destination, &ends.options, &candidates).await {
+            Ok(renames) => renames,
+            Err(error) => {
+                message!("longhaul: renamed files are copied again: {error:#}");
+                Vec::new()
+            }
+        }
+    }
+
+    /// Renames files at the destination. Those that cannot be renamed get their old names in
+    /// `target` again.
+    async fn rename(&self, ends: &Ends, renames: &[Rename], target: &mut Tree) -> Result<()> {
+        if renames.is_empty() {
+            return Ok(());
+        }
+        let as_json = self.run_options.json;
+        let mut place = Place::open(&ends.destination.location, &ends.options).await?;
+        let root = &ends.destination.path;
+        let renamed = renames::carry_out(&mut place, root, renames, as_json).await?;
+        place.end().await;
+        for rename in &renamed.refused {
+            rename.revert(target);
+        }
+        renamed.report(as_json, self.run_options.quiet);
+        Ok(())
     }
 
     /// Removes what the source does not have, once all is copied.

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::renames::Rename;
 use crate::tree::{Node, NodeKind, Tree, above};
 
 /// What a copy may change at the target.
@@ -19,6 +20,14 @@ pub struct PlanOptions {
     pub checksum: bool,
     /// If true, what the source does not have is removed.
     pub delete: bool,
+}
+
+impl PlanOptions {
+    /// Returns true if files may be renamed: the old name would be removed, and the new one gets
+    /// all that it has in the source.
+    pub fn permits_renames(self) -> bool {
+        self.delete && self.overwrite && !self.existing
+    }
 }
 
 /// Change of one entry of the target.
@@ -56,6 +65,8 @@ pub struct Step {
 /// The steps that make a target equal to a source.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Plan {
+    /// Files that are renamed before the copy. The other steps take this for done.
+    pub renames: Vec<Rename>,
     /// What is copied, by path. Directories precede their content.
     pub copies: Vec<Step>,
     /// What is removed before the copy, as something of another kind takes its place.
@@ -103,7 +114,10 @@ impl Plan {
 
     /// Returns true if nothing is to be done.
     pub fn is_empty(&self) -> bool {
-        self.copies.is_empty() && self.obstacles.is_empty() && self.removals.is_empty()
+        self.renames.is_empty()
+            && self.copies.is_empty()
+            && self.obstacles.is_empty()
+            && self.removals.is_empty()
     }
 
     /// Returns the change of one entry. `None` if it stays as it is.

@@ -5,6 +5,8 @@ use proptest::prelude::*;
 use super::*;
 use crate::tree::above;
 
+mod renames;
+
 fn node(kind: NodeKind, bytes: u64, seconds: i64) -> Node {
     Node {
         kind,

@@ -251,6 +251,7 @@ fn question(change: &PlaceChange) -> Result<(PlacePath, FilesRequest), PlaceErro
                 to: to.path,
                 overwrite: *overwrite,
                 keep_time: false,
+                as_file: false,
             };
             (from, ask)
         }

@@ -13,15 +13,11 @@ use longhaul_transfer::files::message::{FilesFailure, FilesRequest, FilesRespons
 use quantities::ByteCount;
 use serde_json::json;
 
+use super::batches::batches;
 use crate::answer;
 use crate::files::show::failure_of;
 use crate::place::Place;
 use crate::tree::path_below;
-
-/// Number of requests that are sent without waiting.
-const REQUESTS_AT_ONCE: usize = 64;
-/// Maximum length of the paths in these requests, in bytes.
-const MAX_REQUEST_BYTES: usize = 16 << 10;
 
 /// A directory below the destination that takes what is removed.
 pub struct Trash {
@@ -105,7 +101,8 @@ pub async fn carry_out(
     if let Some(trash) = &trash {
         make_directories(place, root, steps, trash, &mut report).await?;
     }
-    for batch in batches(steps, root.0.len()) {
+    let path_bytes = |step: &Step| 2 * (root.0.len() + step.path.len());
+    for batch in batches(steps, path_bytes) {
         let requests: Vec<FilesRequest> = batch
             .iter()
             .map(|step| request(step, root, trash.as_ref()))
@@ -138,6 +135,7 @@ fn request(step: &Step, root: &PathBytes, trash: Option<&Trash>) -> FilesRequest
             to: path_below(root, &trash.path_of(&step.path)),
             overwrite: false,
             keep_time: true,
+            as_file: false,
         },
         None => FilesRequest::Remove {
             path,
@@ -181,27 +179,9 @@ async fn make_directories(
     Ok(())
 }
 
-/// Divides steps into batches whose requests fit into the buffers of a connection.
-fn batches(steps: &[Step], root_bytes: usize) -> Vec<&[Step]> {
-    let mut batches = Vec::new();
-    let mut rest = steps;
-    while !rest.is_empty() {
-        let mut bytes = 0;
-        let fits = rest.iter().take(REQUESTS_AT_ONCE).take_while(|step| {
-            bytes += 2 * (root_bytes + step.path.len());
-            bytes <= MAX_REQUEST_BYTES
-        });
-        let (batch, others) = rest.split_at(fits.count().max(1));
-        batches.push(batch);
-        rest = others;
-    }
-    batches
-}
-
 #[cfg(test)]
 mod tests {
     use longhaul_filter::{Filter, FilterRules, NameRule};
-    use longhaul_sync::Change;
 
     use super::*;
 
@@ -215,25 +195,6 @@ mod tests {
             let filter = filter.unwrap();
             assert!(!filter.takes_name(name.as_bytes(), true), "{name}");
             assert!(filter.takes_name(b"axb", true) && filter.takes_name(b"sub/.trash", true));
-        }
-    }
-
-    #[test]
-    fn batches_are_bounded_and_complete() {
-        let step = |length: usize| Step {
-            path: vec![b'a'; length],
-            change: Change::Remove,
-            kind: NodeKind::File,
-            bytes: 0,
-            entries: 1,
-        };
-        let steps: Vec<Step> = (0..200).map(|n| step(n * 20)).collect();
-        let batches = batches(&steps, 10);
-        assert_eq!(batches.iter().map(|batch| batch.len()).sum::<usize>(), 200);
-        for batch in batches {
-            let bytes: usize = batch.iter().map(|step| 2 * (10 + step.path.len())).sum();
-            assert!(batch.len() == 1 || bytes <= MAX_REQUEST_BYTES);
-            assert!(batch.len() <= REQUESTS_AT_ONCE);
         }
     }
 }

@@ -43,6 +43,7 @@ mod postgres;
 mod power;
 mod quic;
 mod receipts;
+mod renames;
 mod reservations;
 mod resuming;
 mod roots;

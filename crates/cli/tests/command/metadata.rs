@@ -1,7 +1,6 @@
 //! `longhaul cp -a` and `sync -a` against `rsync -aAXH`: owners, ACLs, extended attributes, special
 //! files, set-ID bits and links. Most of it needs root.
 
-use std::collections::BTreeMap;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, lchown, symlink};
 use std::path::{Path, PathBuf};
@@ -11,6 +10,7 @@ use std::time::{Duration, SystemTime};
 use rustix::fs::{CWD, FileType, Mode};
 use serde_json::Value;
 
+use crate::common::archive::{attributes, describe};
 use crate::common::program;
 use crate::stage::*;
 
@@ -114,67 +114,6 @@ fn make(root: &Path) {
         let file = fs::File::open(root.join(path)).unwrap();
         file.set_modified(time).unwrap();
     }
-}
-
-/// Describes a tree by all that `rsync -aAXH` keeps.
-fn describe(root: &Path) -> BTreeMap<PathBuf, String> {
-    let mut described = BTreeMap::new();
-    let mut first_names = BTreeMap::new();
-    let mut ahead = vec![root.to_owned()];
-    while let Some(path) = ahead.pop() {
-        let meta = fs::symlink_metadata(&path).unwrap();
-        let below = path.strip_prefix(root).unwrap().to_owned();
-        if meta.is_dir() {
-            let mut each: Vec<PathBuf> = fs::read_dir(&path)
-                .unwrap()
-                .map(|entry| entry.unwrap().path())
-                .collect();
-            each.sort();
-            ahead.extend(each);
-        }
-        let content = match meta.is_file() {
-            true => fs::read(&path).unwrap(),
-            false => Vec::new(),
-        };
-        let first = first_names.entry(meta.ino()).or_insert(below.clone());
-        let line = format!(
-            "{:o} {}:{} {}.{:09} {:x} {} {:?} {:?} {:?}",
-            meta.mode(),
-            meta.uid(),
-            meta.gid(),
-            meta.mtime(),
-            meta.mtime_nsec(),
-            meta.rdev(),
-            crc(&content),
-            fs::read_link(&path).ok(),
-            attributes(&path),
-            (meta.nlink() > 1 && !meta.is_dir()).then_some(first),
-        );
-        described.insert(below, line);
-    }
-    described
-}
-
-fn crc(content: &[u8]) -> u64 {
-    content.iter().fold(0, |sum: u64, byte| {
-        sum.wrapping_mul(31).wrapping_add(u64::from(*byte))
-    })
-}
-
-/// Returns ACLs and extended attributes, without the records of copies.
-fn attributes(path: &Path) -> BTreeMap<String, Vec<u8>> {
-    let mut names = vec![0; 4096];
-    let len = rustix::fs::llistxattr(path, &mut names[..]).unwrap_or(0);
-    let names = String::from_utf8(names[..len].to_vec()).unwrap();
-    names
-        .split_terminator('\0')
-        .filter(|name| !name.starts_with("user.longhaul."))
-        .map(|name| {
-            let mut value = vec![0; 4096];
-            let len = rustix::fs::lgetxattr(path, name, &mut value[..]).unwrap();
-            (name.to_owned(), value[..len].to_vec())
-        })
-        .collect()
 }
 
 fn mirror_with_rsync(source: &Path, target: &Path) {

@@ -6,29 +6,35 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
+use crate::common::archive::{archives_equal_rsync, can_give_files_away};
 use crate::common::mirror::{describe, mirrors_equal_rsync};
 use crate::stage::*;
 
 /// Both ends of a mirror.
-struct Mirror {
-    stage: Stage,
-    server: Service,
+pub struct Mirror {
+    pub stage: Stage,
+    pub server: Service,
 }
 
 impl Mirror {
-    fn new() -> Self {
+    pub fn new() -> Self {
+        Self::serving(&[])
+    }
+
+    /// Creates it with options of the server.
+    fn serving(options: &[&str]) -> Self {
         let stage = Stage::new();
-        let server = stage.serve(&[]);
+        let server = stage.serve(options);
         Self { stage, server }
     }
 
-    fn write(&self, path: &str, content: &str) {
+    pub fn write(&self, path: &str, content: &str) {
         let file = self.stage.path(path);
         fs::create_dir_all(file.parent().unwrap()).unwrap();
         fs::write(file, content).unwrap();
     }
 
-    fn command(&self, arguments: &[&str]) -> Command {
+    pub fn command(&self, arguments: &[&str]) -> Command {
         let mut command = self.stage.longhaul("me");
         let (name, rest) = arguments.split_first().unwrap();
         command.arg(name).args(["--host-key", &self.server.key]);
@@ -37,11 +43,11 @@ impl Mirror {
         command
     }
 
-    fn run(&self, arguments: &[&str]) -> Output {
+    pub fn run(&self, arguments: &[&str]) -> Output {
         self.command(arguments).output().unwrap()
     }
 
-    fn ok(&self, arguments: &[&str]) -> String {
+    pub fn ok(&self, arguments: &[&str]) -> String {
         let output = self.run(arguments);
         assert_eq!(
             output.status.code(),
@@ -52,7 +58,7 @@ impl Mirror {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    fn paths(&self, root: &str) -> Vec<String> {
+    pub fn paths(&self, root: &str) -> Vec<String> {
         let found = describe(&self.stage.path(root)).into_keys();
         let named = found.filter(|path| path != Path::new(""));
         named.map(|path| path.display().to_string()).collect()
@@ -67,6 +73,7 @@ fn pushed_mirrors_equal_rsync() {
         let name = target.file_name().unwrap().to_str().unwrap();
         sync(
             &mirror,
+            "-H",
             source.to_str().unwrap(),
             &format!("@{name}"),
             rules,
@@ -82,6 +89,7 @@ fn pulled_mirrors_equal_rsync() {
         let name = source.file_name().unwrap().to_str().unwrap();
         sync(
             &mirror,
+            "-H",
             &format!("@{name}"),
             target.to_str().unwrap(),
             rules,
@@ -89,12 +97,45 @@ fn pulled_mirrors_equal_rsync() {
     });
 }
 
-fn sync(mirror: &Mirror, source: &str, target: &str, rules: &Path) {
+#[test]
+fn pushed_archive_mirrors_equal_rsync() {
+    let options = &["--allow-owners"][..];
+    let mirror = Mirror::serving(if can_give_files_away() { options } else { &[] });
+    let (here, root) = (mirror.stage.path("here"), mirror.stage.path("root"));
+    archives_equal_rsync(&here, &root, |source, target, rules| {
+        let name = target.file_name().unwrap().to_str().unwrap();
+        let source = source.to_str().unwrap();
+        sync(&mirror, "-a", source, &format!("@{name}"), rules);
+    });
+}
+
+#[test]
+fn pulled_archive_mirrors_equal_rsync() {
+    let mirror = Mirror::new();
+    let (here, root) = (mirror.stage.path("here"), mirror.stage.path("root"));
+    archives_equal_rsync(&root, &here, |source, target, rules| {
+        let name = source.file_name().unwrap().to_str().unwrap();
+        let target = target.to_str().unwrap();
+        sync(&mirror, "-a", &format!("@{name}"), target, rules);
+    });
+}
+
+#[test]
+fn local_archive_mirrors_equal_rsync() {
+    let mirror = Mirror::new();
+    let (here, root) = (mirror.stage.path("here"), mirror.stage.path("root"));
+    archives_equal_rsync(&here, &root, |source, target, rules| {
+        let (source, target) = (source.to_str().unwrap(), target.to_str().unwrap());
+        sync(&mirror, "-a", source, target, rules);
+    });
+}
+
+fn sync(mirror: &Mirror, kept: &str, source: &str, target: &str, rules: &Path) {
     let rules = rules.to_str().unwrap();
     mirror.ok(&[
         "sync",
         "-q",
-        "-H",
+        kept,
         "--delete",
         "--force",
         "--exclude-from",

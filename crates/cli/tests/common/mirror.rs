@@ -77,7 +77,8 @@ fn entry() -> impl Strategy<Value = Entry> {
         })
 }
 
-fn rule() -> impl Strategy<Value = String> {
+/// Returns a pattern that is left out, or taken.
+pub fn rule() -> impl Strategy<Value = String> {
     prop::sample::select(vec![
         "*.o", "/a", "b/", "c/d", "- /b/*", "+ a.o", "**/c", "/d/**", "[cd]", "a/***", "?.o",
         "/*/b",
@@ -198,6 +199,19 @@ fn has_obstacle(source: &Path, target: &Path, rules: &[String]) -> bool {
     })
 }
 
+/// Returns the number of cases for each direction, and how they are tried.
+pub fn config() -> Config {
+    let cases = std::env::var(CASES_VARIABLE)
+        .ok()
+        .and_then(|cases| cases.parse().ok());
+    Config {
+        cases: cases.unwrap_or(DEFAULT_CASES),
+        failure_persistence: None,
+        max_shrink_iters: 60,
+        ..Config::default()
+    }
+}
+
 /// Mirrors random trees with `mirror`, which gets the source, the target and a file of rules, and
 /// compares the results with rsync. The source is made below `sources`, the target below `targets`.
 pub fn mirrors_equal_rsync(sources: &Path, targets: &Path, mirror: impl Fn(&Path, &Path, &Path)) {
@@ -205,17 +219,8 @@ pub fn mirrors_equal_rsync(sources: &Path, targets: &Path, mirror: impl Fn(&Path
         eprintln!("not tested: rsync is not installed");
         return;
     }
-    let cases = std::env::var(CASES_VARIABLE)
-        .ok()
-        .and_then(|cases| cases.parse().ok());
-    let config = Config {
-        cases: cases.unwrap_or(DEFAULT_CASES),
-        failure_persistence: None,
-        max_shrink_iters: 60,
-        ..Config::default()
-    };
     let last = Cell::new(0);
-    TestRunner::new(config)
+    TestRunner::new(config())
         .run(&case(), |case| {
             let number = last.get() + 1;
             last.set(number);

@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "each program of tests uses some of it")]
 
+pub mod archive;
 pub mod bed;
 pub mod login;
 pub mod mirror;

@@ -7,9 +7,11 @@
 #![allow(dead_code, reason = "each program of tests uses some of it")]
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fmt::Debug;
 use std::fs::{self, Permissions};
-use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -30,6 +32,8 @@ const MIN_QUIET_ATTEMPTS: usize = 8;
 const QUIET_TIME: Duration = Duration::from_secs(60);
 /// Time within which an attempt ends, interrupted or not.
 const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(600);
+/// Offset behind the hole of a sparse file.
+const HOLE_END: u64 = 1 << 20;
 const POLL_INTERVAL: Duration = Duration::from_millis(2);
 /// Prefix of the temporary names of copies.
 const TEMP_PREFIX: &str = ".longhaul-";
@@ -67,6 +71,8 @@ pub fn unprivileged(program: &str) -> Command {
 #[derive(Debug, Clone)]
 struct Entry {
     parent: prop::sample::Index,
+    /// End of its name, of any bytes.
+    name: Vec<u8>,
     mode: u32,
     mtime: (i64, i64),
     content: Content,
@@ -76,6 +82,8 @@ struct Entry {
 enum Content {
     Directory,
     File(usize),
+    /// A file with as much data, a hole, and data again.
+    Sparse(usize),
     Link(String),
 }
 
@@ -104,17 +112,32 @@ fn entry() -> impl Strategy<Value = Entry> {
         4 => Just(Content::Directory),
         8 => (0usize..9000).prop_map(Content::File),
         2 => (262_144usize..1_500_000).prop_map(Content::File),
+        1 => (0usize..400_000).prop_map(Content::Sparse),
         1 => "[a-z/.]{1,40}".prop_map(Content::Link),
     ];
     let mtime = (-1_000_000i64..2_000_000_000, 0i64..1_000_000_000);
-    (any::<prop::sample::Index>(), 0u32..0o1000, mtime, content).prop_map(
-        |(parent, mode, mtime, content)| Entry {
+    let name = vec(any::<u8>(), 0..4).prop_map(|mut name| {
+        name.retain(|byte| !matches!(byte, 0 | b'/'));
+        name
+    });
+    let parent = any::<prop::sample::Index>();
+    (parent, name, 0u32..0o1000, mtime, content).prop_map(|(parent, name, mode, mtime, content)| {
+        Entry {
             parent,
+            name,
             mode,
             mtime,
             content,
-        },
-    )
+        }
+    })
+}
+
+/// Writes data, and the same again behind a hole.
+fn write_sparse(path: &Path, data: &[u8]) {
+    let file = fs::File::create(path).unwrap();
+    for offset in [0, HOLE_END] {
+        file.write_all_at(data, offset).unwrap();
+    }
 }
 
 fn interruption() -> impl Strategy<Value = Interruption> {
@@ -151,13 +174,18 @@ impl Case {
         let mut directories = vec![root.to_owned()];
         let mut made = Vec::new();
         for (number, entry) in self.entries.iter().enumerate() {
-            let path = entry.parent.get(&directories).join(format!("e{number}"));
+            let name = [format!("e{number}").as_bytes(), &entry.name].concat();
+            let path = entry
+                .parent
+                .get(&directories)
+                .join(OsStr::from_bytes(&name));
             match &entry.content {
                 Content::Directory => {
                     fs::create_dir(&path).unwrap();
                     directories.push(path.clone());
                 }
                 Content::File(size) => fs::write(&path, noise(*size, number as u64)).unwrap(),
+                Content::Sparse(size) => write_sparse(&path, &noise(*size, number as u64)),
                 Content::Link(target) => symlink(target, &path).unwrap(),
             }
             made.push((path, entry));

@@ -1,6 +1,7 @@
 //! Mirrors over ssh.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::process::Output;
 
 use crate::common::mirror::describe;
@@ -53,4 +54,27 @@ fn mirrors_over_ssh_copy_and_remove_both_ways() {
         &["--delete", "--no-ignore-files", "alpha:mirror/", "here"],
     ));
     assert_eq!(describe(&here), describe(&there));
+}
+
+#[test]
+fn files_renamed_over_ssh_do_not_travel() {
+    let Some(hosts) = Hosts::up(&["alpha"]) else {
+        return;
+    };
+    let (here, there) = (hosts.path("here"), hosts.home("alpha").join("mirror"));
+    fs::create_dir_all(here.join("old")).unwrap();
+    fs::write(here.join("old/f"), "content").unwrap();
+    done(&sync(&hosts, &["here", "alpha:mirror"]));
+    for (source, target, arguments) in [
+        (&here, &there, ["--delete", "here", "alpha:mirror"]),
+        (&there, &here, ["--delete", "alpha:mirror/", "here"]),
+    ] {
+        let file = fs::metadata(target.join("old/f")).unwrap().ino();
+        fs::rename(source.join("old"), source.join("new")).unwrap();
+        done(&sync(&hosts, &arguments));
+        assert_eq!(describe(source), describe(target));
+        assert_eq!(fs::metadata(target.join("new/f")).unwrap().ino(), file);
+        fs::rename(source.join("new"), source.join("old")).unwrap();
+        done(&sync(&hosts, &arguments));
+    }
 }

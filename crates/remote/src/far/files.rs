@@ -223,12 +223,14 @@ fn with_real_paths(
             to,
             overwrite,
             keep_time,
+            as_file,
         } => FilesRequest::Rename {
             from: paths.resolve_changed_name(home, &from)?,
             // A link to a directory is followed.
             to: paths.resolve_listed(home, &to)?,
             overwrite,
             keep_time,
+            as_file,
         },
         FilesRequest::Remove {
             path,
@@ -381,6 +383,7 @@ mod tests {
                 to,
                 overwrite,
                 keep_time: false,
+                as_file: false,
             })
         };
         let error = rename("one", "two", false).unwrap_err().to_string();

@@ -72,7 +72,7 @@ pub enum FilesRequest {
     Rename {
         /// Current name.
         from: PathBytes,
-        /// New name. If it is a directory, the entry is moved into it.
+        /// New name. If it is a directory, the entry is moved into it, unless `as_file` is set.
         to: PathBytes,
         /// If true, an existing file may be replaced.
         overwrite: bool,
@@ -80,6 +80,10 @@ pub enum FilesRequest {
         /// releases ignore it.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         keep_time: bool,
+        /// If true, the entry must be a regular file without other names, and missing directories
+        /// above its new name are made (LH-FILES-18). Earlier releases ignore it.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        as_file: bool,
     },
     /// Remove an entry.
     Remove {

@@ -1,5 +1,5 @@
 use std::collections::BTreeSet;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -88,6 +88,17 @@ fn mv(from: &str, to: &str, overwrite: bool) -> FilesRequest {
         to: bytes(to),
         overwrite,
         keep_time: false,
+        as_file: false,
+    }
+}
+
+fn mv_file(from: &str, to: &str) -> FilesRequest {
+    FilesRequest::Rename {
+        from: bytes(from),
+        to: bytes(to),
+        overwrite: false,
+        keep_time: true,
+        as_file: true,
     }
 }
 
@@ -283,6 +294,39 @@ fn names_change_as_on_a_local_file_system() {
 }
 
 #[test]
+fn lh_files_18_files_are_renamed_into_new_private_directories() {
+    use FilesFailureKind::*;
+    let world = World::new();
+    let writer = Granted(&[(Access::Write, "in")]);
+    let failure = |ask: FilesRequest| world.failure(&ask, &writer);
+    assert_eq!(failure(mv_file("in/f", "in/a/b/c")), None);
+    assert_eq!(std::fs::read(world.root("in/a/b/c")).unwrap(), b"root/in/f");
+    for made in ["in/a", "in/a/b"] {
+        let mode = world.root(made).metadata().unwrap().permissions().mode();
+        assert_eq!(mode & 0o077, 0, "{made}");
+    }
+    // Nothing is replaced, moved into a directory, or made outside the grant.
+    for (to, kind) in [
+        ("in/a/b/c", Exists),
+        ("in/a", Exists),
+        ("in/a/b/c/d", NotADirectory),
+        ("new/x", NotGranted),
+        ("in/way-out/x", RefusedPath),
+        ("in/way-out/x/y", RefusedPath),
+    ] {
+        assert_eq!(failure(mv_file("in/deep/g", to)), Some(kind), "{to}");
+    }
+    assert!(!world.root("new").exists() && !world.0.path().join("outside/x").exists());
+    // Only a file without other names.
+    std::fs::hard_link(world.root("in/deep/g"), world.root("in/other")).unwrap();
+    for from in ["in/deep", "in/way-in", "in/deep/g", "in/other"] {
+        assert_eq!(failure(mv_file(from, "in/none/x")), Some(Io), "{from}");
+    }
+    assert_eq!(failure(mv_file("in/missing", "in/none/x")), Some(NotFound));
+    assert!(!world.root("in/none").exists());
+}
+
+#[test]
 fn lh_files_7_a_page_is_never_larger_than_allowed() {
     let world = World::new();
     let large = world.root("large");
@@ -341,11 +385,12 @@ fn any_path() -> impl Strategy<Value = String> {
 }
 
 fn any_ask() -> impl Strategy<Value = FilesRequest> {
-    (any_path(), any_path(), any::<bool>(), 0..5).prop_map(|(path, other, flag, kind)| match kind {
+    (any_path(), any_path(), any::<bool>(), 0..6).prop_map(|(path, other, flag, kind)| match kind {
         0 => look(&path),
         1 => mkdir(&path, flag),
         2 => mv(&path, &other, flag),
         3 => rm(&path),
+        4 => mv_file(&path, &other),
         _ => leftovers(&path, Some(0)),
     })
 }

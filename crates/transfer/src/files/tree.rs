@@ -25,6 +25,8 @@ use crate::store::quota::Quota;
 
 /// Permissions of a new directory, before the umask of the process is applied.
 const NEW_DIRECTORY_MODE: u32 = 0o777;
+/// Permissions of a new directory whose content may be private. A copy sets the final ones.
+const PRIVATE_DIRECTORY_MODE: u32 = 0o700;
 
 /// Permissions of a client.
 pub trait Permission {
@@ -63,6 +65,15 @@ pub struct Files {
 }
 
 type FilesResult = Result<FilesResponse, FilesFailure>;
+
+/// Manner of giving an entry another name.
+#[derive(Clone, Copy)]
+struct RenameTerms {
+    /// If true, an existing file may be replaced.
+    overwrite: bool,
+    /// If true, only a file is renamed, into directories that may be missing (LH-FILES-18).
+    as_file: bool,
+}
 
 impl Files {
     /// Creates access to the files beneath `root`.
@@ -159,8 +170,13 @@ impl Files {
                 to,
                 overwrite,
                 keep_time,
+                as_file,
             } => self.keeping_time(*keep_time, from, || {
-                self.rename(from, to, *overwrite, permission)
+                let terms = RenameTerms {
+                    overwrite: *overwrite,
+                    as_file: *as_file,
+                };
+                self.rename(from, to, terms, permission)
             }),
             FilesRequest::Remove {
                 path,
@@ -240,17 +256,10 @@ impl Files {
             return Ok(FilesResponse::Changed);
         }
         require_change(permission, Access::Create, &place, path)?;
-        // Ordered from the top down. Directories above the granted one are not created, so they
-        // must exist.
-        let mut missing = VecDeque::from([place.clone()]);
-        let mut above = place;
-        while let Some((parent, _)) = above.split_last().filter(|_| parents) {
-            if parent.is_root() || change_refused(permission, Access::Create, &parent).is_some() {
-                break;
-            }
-            missing.push_front(parent.clone());
-            above = parent;
-        }
+        let missing = match parents {
+            true => with_parents(place, permission),
+            false => VecDeque::from([place]),
+        };
         for place in missing {
             let (parent, name) = place.split_last().ok_or(failed(Errno::EXIST))?;
             let parent = self.root.handle(&parent).map_err(failed)?;
@@ -270,9 +279,10 @@ impl Files {
         &self,
         from: &PathBytes,
         to: &PathBytes,
-        overwrite: bool,
+        terms: RenameTerms,
         permission: &dyn Permission,
     ) -> FilesResult {
+        let RenameTerms { overwrite, as_file } = terms;
         let (source, mut place) = (plain(from)?, plain(to)?);
         require_change(permission, Access::Write, &source, from)?;
         let (source_parent, source_name) = source.split_last().ok_or(refused(from))?;
@@ -283,7 +293,7 @@ impl Files {
             let stat = self.root.stat(place);
             stat.is_ok_and(|stat| kind_of(&stat) == NodeKind::Directory)
         };
-        if may_look && is_directory(&place) {
+        if !as_file && may_look && is_directory(&place) {
             place = place
                 .child(source_name)
                 .map_err(|error| FilesFailure::not_plain(error, to))?;
@@ -305,14 +315,24 @@ impl Files {
             .root
             .handle(&source_parent)
             .map_err(|errno| FilesFailure::from_errno(errno, from))?;
+        let (source_name, name) = (OsStr::from_bytes(source_name), OsStr::from_bytes(name));
+        let stat = source_dir
+            .stat_name(source_name)
+            .map_err(|errno| FilesFailure::from_errno(errno, from))?;
+        if as_file {
+            if kind_of(&stat) != NodeKind::File || stat.st_nlink > 1 {
+                return Err(FilesFailure::with_detail(
+                    FilesFailureKind::Io,
+                    from,
+                    "not a regular file, or one with several names",
+                ));
+            }
+            self.make_private(&parent, to, permission)?;
+        }
         let dir = self
             .root
             .handle(&parent)
             .map_err(|errno| FilesFailure::from_errno(errno, to))?;
-        let (source_name, name) = (OsStr::from_bytes(source_name), OsStr::from_bytes(name));
-        source_dir
-            .stat_name(source_name)
-            .map_err(|errno| FilesFailure::from_errno(errno, from))?;
         if is_directory(&place) {
             return Err(FilesFailure::from_errno(Errno::EXIST, to));
         }
@@ -336,6 +356,29 @@ impl Files {
             quota.removed(&replaced);
         }
         Ok(FilesResponse::Changed)
+    }
+
+    /// Creates the directories that are missing above `to`, as far as the client may.
+    fn make_private(
+        &self,
+        directory: &RelPath,
+        to: &PathBytes,
+        permission: &dyn Permission,
+    ) -> Result<(), FilesFailure> {
+        let may_be_made =
+            !directory.is_root() && change_refused(permission, Access::Create, directory).is_none();
+        if !may_be_made || self.root.handle(directory).is_ok() {
+            return Ok(());
+        }
+        let failed = |errno| FilesFailure::from_errno(errno, to);
+        for place in with_parents(directory.clone(), permission) {
+            let (parent, name) = place.split_last().ok_or(refused(to))?;
+            let parent = self.root.handle(&parent).map_err(failed)?;
+            parent
+                .make_dir(OsStr::from_bytes(name), PRIVATE_DIRECTORY_MODE)
+                .map_err(failed)?;
+        }
+        Ok(())
     }
 
     fn remove(
@@ -458,6 +501,21 @@ impl Files {
         }
         Ok(FilesResponse::Leftovers { leftovers, next })
     }
+}
+
+/// Returns a directory and those above it that the client may create, from the top down.
+/// Directories above the granted one are not created, so they must exist.
+fn with_parents(directory: RelPath, permission: &dyn Permission) -> VecDeque<RelPath> {
+    let mut all = VecDeque::from([directory.clone()]);
+    let mut above = directory;
+    while let Some((parent, _)) = above.split_last() {
+        if parent.is_root() || change_refused(permission, Access::Create, &parent).is_some() {
+            break;
+        }
+        all.push_front(parent.clone());
+        above = parent;
+    }
+    all
 }
 
 fn plain(path: &PathBytes) -> Result<RelPath, FilesFailure> {

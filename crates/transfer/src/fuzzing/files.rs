@@ -113,6 +113,7 @@ pub(super) fn asks() -> Vec<Seed> {
             to: path("../f"),
             overwrite: false,
             keep_time: false,
+            as_file: false,
         },
         FilesRequest::Remove {
             path: path(""),
