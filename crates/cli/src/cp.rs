@@ -687,6 +687,7 @@ impl Cp {
             existing,
             receipt: false,
             compression: self.compression(),
+            packs: false,
             delta: self.options.delta || self.options.inplace,
             in_place: self.options.inplace,
             keep,

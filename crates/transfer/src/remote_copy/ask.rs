@@ -147,6 +147,7 @@ impl CopyAsk {
             existing,
             receipt: false,
             compression: self.compression,
+            packs: false,
             delta: self.delta,
             in_place: self.in_place,
             keep: self.keep,
