@@ -175,7 +175,7 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
 
     /// Decompresses a PACK.
     fn open_pack(&mut self, len: usize, parts: Bytes) -> Result<(), Error> {
-        let saved = len.saturating_sub(parts.len());
+        let saved = len.saturating_sub(FRAME_HEAD_BYTES + size_of::<u32>() + parts.len());
         let frames = unpack_frames(&mut self.unpacker, len, parts).map_err(broken)?;
         self.taken += len as u64;
         self.pack = OpenPack { frames, len, saved };

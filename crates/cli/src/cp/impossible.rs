@@ -61,7 +61,8 @@ impl Cp {
                 "the other end would have to read its files",
             ),
             (
-                !self.compression().is_none(),
+                self.requested_compression()
+                    .is_some_and(|method| !method.is_none()),
                 "--compress",
                 protocol.compression(),
             ),
