@@ -540,7 +540,7 @@ mod tests {
         for step in 1..=bytes.len() {
             let chunks: Vec<_> = bytes
                 .chunks(step)
-                .map(|c| Ok::<_, std::io::Error>(bytes::Bytes::copy_from_slice(c)))
+                .map(|c| Ok::<_, std::io::Error>(Bytes::copy_from_slice(c)))
                 .collect();
             let mut reader = FrameReader::new(Chunks(chunks.into_iter().collect()));
             assert!(matches!(
@@ -649,7 +649,7 @@ mod tests {
         Frame::KeepAlive.encode(&mut bytes);
         let chunks = bytes
             .chunks(step)
-            .map(|chunk| Ok(bytes::Bytes::copy_from_slice(chunk)));
+            .map(|chunk| Ok(Bytes::copy_from_slice(chunk)));
         let mut reader = FrameReader::new(Chunks(chunks.collect()));
         let Some(IncomingFrame::Block(block, form)) = reader.next().await? else {
             panic!("no block")
@@ -791,7 +791,7 @@ mod tests {
     async fn read_frames(bytes: &[u8], step: usize) -> Result<Vec<Frame>, Error> {
         let chunks = bytes
             .chunks(step)
-            .map(|chunk| Ok(bytes::Bytes::copy_from_slice(chunk)));
+            .map(|chunk| Ok(Bytes::copy_from_slice(chunk)));
         let mut reader = FrameReader::new(Chunks(chunks.collect()));
         let mut frames = Vec::new();
         while let Some(incoming) = reader.next().await? {
@@ -950,7 +950,7 @@ mod tests {
         assert!(matches!(read, Err(Error::Protocol(_))), "holes");
     }
 
-    struct Chunks(std::collections::VecDeque<std::io::Result<bytes::Bytes>>);
+    struct Chunks(std::collections::VecDeque<std::io::Result<Bytes>>);
 
     impl AsyncRead for Chunks {
         fn poll_read(
