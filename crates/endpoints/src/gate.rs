@@ -174,7 +174,10 @@ mod tests {
             let (gate, in_flight, most) = (gate.clone(), in_flight.clone(), most.clone());
             tasks.spawn(async move {
                 let _permit = gate.acquire().await;
-                most.fetch_max(in_flight.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                most.fetch_max(
+                    in_flight.fetch_add(1, Ordering::SeqCst) + 1,
+                    Ordering::SeqCst,
+                );
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 in_flight.fetch_sub(1, Ordering::SeqCst);
             });
@@ -195,7 +198,10 @@ mod tests {
     async fn small_requests_multiply_and_large_ones_do_not() {
         let gate = Arc::new(RequestGate::adaptive(MAX_REQUESTS, Vec::new()));
         let (most, took) = request(&gate, 5000).await;
-        assert_eq!((most, gate.large_requests()), (MAX_REQUESTS, INITIAL_REQUESTS));
+        assert_eq!(
+            (most, gate.large_requests()),
+            (MAX_REQUESTS, INITIAL_REQUESTS)
+        );
         assert!(took < Duration::from_secs(5), "{took:?}");
     }
 

@@ -176,7 +176,10 @@ impl AdaptiveLimit {
                 self.phase = Phase::Growing { before: None };
             }
             Phase::Steady { until, .. } if now >= until => self.grow(now, rate),
-            Phase::Steady { until, rate: former } => {
+            Phase::Steady {
+                until,
+                rate: former,
+            } => {
                 let rate = former.map_or(rate, |former| (3.0 * former + rate) / 4.0);
                 let rate = Some(rate);
                 self.phase = Phase::Steady { rate, until };

@@ -252,9 +252,8 @@ mod tests {
         let whole = [part(first), part(last)].concat();
         assert!(whole.len() < 10_000, "{}", whole.len());
         let mut unpacker = Unpacker::default();
-        let mut unpack = |parts: &[u8], len| {
-            unpack_frames(&mut unpacker, len, Bytes::copy_from_slice(parts))
-        };
+        let mut unpack =
+            |parts: &[u8], len| unpack_frames(&mut unpacker, len, Bytes::copy_from_slice(parts));
         assert_eq!(unpack(&whole, frames.len()).unwrap(), frames);
         for len in [1, first.len(), frames.len() - 1, frames.len() + 1] {
             assert!(unpack(&whole, len).is_err(), "{len}");

@@ -39,7 +39,7 @@ mod tests;
 
 pub(crate) use accept::Acceptance;
 pub(crate) use decode::{BLOCK_FIXED, block_header_len, decode};
-pub(crate) use encode::{begin_small, finish_frame_of_parts, finish_clear_block, finish_small};
+pub(crate) use encode::{begin_small, finish_clear_block, finish_frame_of_parts, finish_small};
 pub use hello::{Compare, CopyRequest, CopyToken, Hello, Placement};
 
 /// Version of the copy protocol that this release speaks (LH-COPY-6).

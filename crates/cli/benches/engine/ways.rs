@@ -122,7 +122,7 @@ pub struct Bench<'a> {
 }
 
 impl<'a> Bench<'a> {
-    /// Writes the file: random bytes, or random hexadecimal digits, half of which compression saves.
+    /// Writes the file: random bytes, or hexadecimal digits, half of which compression saves.
     pub fn prepare(folder: &'a Path, mib: usize, digits: bool) -> Self {
         let file = folder.join(NAME);
         let mut noise = blake3::Hasher::new().update(b"engine").finalize_xof();

@@ -251,7 +251,15 @@ fn frame() -> impl Strategy<Value = Frame> {
             keep()
         )
             .prop_map(|(max_streams, instance, flags, placement, keep)| {
-                let [clear, present, hard_links, receipt, compression, delta, packs] = flags;
+                let [
+                    clear,
+                    present,
+                    hard_links,
+                    receipt,
+                    compression,
+                    delta,
+                    packs,
+                ] = flags;
                 Frame::Accept(Acceptance {
                     max_streams,
                     instance,
@@ -1130,7 +1138,13 @@ fn lh_copy_75_length_of_a_pack_is_bounded() {
     let parts = Bytes::new();
     let longest = MAX_PACK_BYTES as u32;
     assert_eq!(longest, 344_064);
-    assert_eq!(pack(longest), Ok(Frame::Pack { len: longest, parts }));
+    assert_eq!(
+        pack(longest),
+        Ok(Frame::Pack {
+            len: longest,
+            parts
+        })
+    );
     for wrong in [0, longest + 1, u32::MAX] {
         assert_eq!(pack(wrong), Err(WireError::Bound));
     }

@@ -165,7 +165,10 @@ pub(in super::super) fn senders() -> Vec<Seed> {
         ),
         ("tree", encoded(&tree)),
         ("packed-tree", encoded(&[in_pack(&tree[..9]), end(9)])),
-        ("keep-alive-in-a-pack", encoded(&[in_pack(&[Frame::KeepAlive])])),
+        (
+            "keep-alive-in-a-pack",
+            encoded(&[in_pack(&[Frame::KeepAlive])]),
+        ),
         ("pack-in-a-pack", encoded(&[in_pack(&[in_pack(&[end(1)])])])),
         ("tree-twice", encoded(&[tree.clone(), tree].concat())),
         (

@@ -9,7 +9,7 @@ use std::ops::Range;
 use crate::limits::BUFFER_BYTES;
 use crate::tree_hash::{BlockHash, Hash};
 use crate::wire::{
-    EntryHead, Frame, Meta, begin_small, finish_frame_of_parts, finish_clear_block, finish_small,
+    EntryHead, Frame, Meta, begin_small, finish_clear_block, finish_frame_of_parts, finish_small,
 };
 
 /// Size of a buffer for frames without data, in bytes.
@@ -317,7 +317,10 @@ mod tests {
         let end = buffer.len();
         buffer.put(&Frame::Retire);
         buffer.replace(3, end);
-        assert_eq!(buffer.filled(), [&expected[..3], &[1, 0, 0, 0, 18]].concat());
+        assert_eq!(
+            buffer.filled(),
+            [&expected[..3], &[1, 0, 0, 0, 18]].concat()
+        );
         buffer.truncate(3);
         assert_eq!(buffer.filled(), &expected[..3]);
     }

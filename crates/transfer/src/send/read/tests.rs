@@ -433,10 +433,18 @@ async fn frames_that_do_not_shrink_are_not_packed() {
 #[tokio::test]
 async fn blocks_are_not_packed() {
     let source = file(300_000);
-    let sent = read_packed(&source, vec![open(entry(300_000))], Compression::Zstd(3), true);
+    let sent = read_packed(
+        &source,
+        vec![open(entry(300_000))],
+        Compression::Zstd(3),
+        true,
+    );
     let mut reader = FrameReader::new(&sent[..]);
     let first = reader.next().await.unwrap();
-    assert!(matches!(first, Some(IncomingFrame::Frame(Frame::File { .. }))));
+    assert!(matches!(
+        first,
+        Some(IncomingFrame::Frame(Frame::File { .. }))
+    ));
     let second = reader.next().await.unwrap();
     assert!(matches!(second, Some(IncomingFrame::Block(..))));
 }
