@@ -112,7 +112,7 @@ impl RequestGate {
         };
         let is_waiting = self.waiting.load(Ordering::Relaxed) > 0;
         let now = adaptive.began.elapsed();
-        let overloads = adaptive.overloads.iter().map(OverloadCount::get).sum();
+        let overloads: u64 = adaptive.overloads.iter().map(OverloadCount::get).sum();
         let mut state = adaptive.state.lock();
         if overloads > state.overloads {
             state.overloads = overloads;

@@ -262,8 +262,9 @@ impl<S: FileStore> StreamInput<'_, S> {
 
     /// Counts bytes of data that compression and existing files have kept off the network.
     fn count_saved(&self, bytes: u64) {
-        let counter = &self.receiver.reporter.progress.bytes_saved;
-        counter.fetch_add(bytes, Ordering::Relaxed);
+        let all = &self.receiver.reporter.progress.bytes_saved;
+        all.fetch_add(bytes, Ordering::Relaxed);
+        self.counters.saved.fetch_add(bytes, Ordering::Relaxed);
     }
 
     /// Waits for a permit among the blocks and batches in memory. Their number is limited, so that

@@ -75,6 +75,8 @@ pub(crate) struct Reader<'a> {
     /// Files for which FILE was sent on the stream.
     pub announced: &'a mut AnnouncedFiles,
     pub out: &'a mut FrameBuffer,
+    /// Bytes of file data that compression and existing files have kept off the network.
+    pub saved: u64,
 }
 
 /// Result of one piece of work: the number of bytes of file data, and a report.

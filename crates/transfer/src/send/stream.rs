@@ -123,6 +123,8 @@ struct FilledBuffer {
     frames: FrameBuffer,
     /// Bytes of file data in the frames.
     data: u64,
+    /// Bytes among them that compression and existing files have kept off the network.
+    saved: u64,
     _permit: ResourcePermit,
     /// Told once the frames have been written and flushed.
     written: Option<oneshot::Sender<()>>,
@@ -173,11 +175,14 @@ async fn produce(
                 packs,
                 announced: &mut announced,
                 out: &mut frames,
+                saved: 0,
             };
             let data = reader.fill(work, file_place);
+            let saved = reader.saved;
             let filled = FilledBuffer {
                 frames,
                 data,
+                saved,
                 _permit: place,
                 written: None,
             };
@@ -200,6 +205,7 @@ async fn write_last(queue: &WorkQueue, filled: &mpsc::Sender<FilledBuffer>, fram
     let last = FilledBuffer {
         frames,
         data: 0,
+        saved: 0,
         _permit: queue.account.acquire(Resource::Buffers).await,
         written: Some(written),
     };
@@ -281,6 +287,9 @@ async fn write<W: AsyncWrite + Unpin>(
                 }
                 planner.lock().buffer_written(written, started.elapsed());
                 counters.bytes.fetch_add(filled.data, Ordering::Relaxed);
+                counters.saved.fetch_add(filled.saved, Ordering::Relaxed);
+                let saved = &queue.reporter.progress.bytes_saved;
+                saved.fetch_add(filled.saved, Ordering::Relaxed);
                 queue.account.buffers().put_back(filled.frames.into_bytes());
                 flushed = false;
                 if let Some(written) = filled.written {

@@ -154,7 +154,7 @@ impl Reader<'_> {
     pub(super) fn pack_frames(&mut self, range: &PackRange, data: u64) {
         if let Some(packing) = self.packing.as_mut().filter(|_| self.packs) {
             let saved = packing.pack(self.out, range, data);
-            self.reports.count_saved(saved);
+            self.saved += saved;
         }
     }
 
@@ -199,8 +199,7 @@ impl Reader<'_> {
         times.data = block.data_len() as u64;
         times.packed_from = times.data;
         packing.planner.lock().blocks.block_read(&times);
-        let saved = times.data.saturating_sub(times.packed_to);
-        self.reports.count_saved(saved);
+        self.saved += times.data.saturating_sub(times.packed_to);
         Ok(hasher.finish())
     }
 }

@@ -38,7 +38,7 @@ impl Reader<'_> {
         self.out.advance(written);
         self.out.set_block_hash(header_end, hash);
         self.out.finish_frame_of_parts(start);
-        self.reports.count_saved(len.saturating_sub(written) as u64);
+        self.saved += len.saturating_sub(written) as u64;
         Ok(hash)
     }
 }

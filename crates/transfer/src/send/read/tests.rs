@@ -84,8 +84,6 @@ impl ReadReports for Received {
         None
     }
 
-    fn count_saved(&self, _: u64) {}
-
     fn take_report(&self, _: StreamId, entry: &Arc<SourceEntry>, report: ReadReport) -> FollowUp {
         let file = entry.clone();
         FollowUp::Work(match report {
@@ -182,6 +180,7 @@ fn read(source: &Memory, work: Vec<Vec<StreamWork>>) -> (Vec<u8>, Vec<String>) {
             clear: false,
             announced: &mut announced,
             out: &mut out,
+            saved: 0,
         };
         reader.fill(work, None);
         framed.extend_from_slice(out.filled());
@@ -376,6 +375,7 @@ fn read_packed(
         clear: false,
         announced: &mut AnnouncedFiles::default(),
         out: &mut out,
+        saved: 0,
     };
     reader.fill(work, None);
     let sent = out.filled().to_vec();
