@@ -648,13 +648,15 @@ impl Cp {
         }
     }
 
+    /// Returns how the user wants the data to be compressed on its way, if the command line says.
+    fn requested_compression(&self) -> Option<Compression> {
+        let by_flag = self.scp.compress.then_some(Compression::Auto);
+        self.options.compress.or(by_flag)
+    }
+
     /// Returns how the data is compressed on its way.
     fn compression(&self) -> Compression {
-        match self.options.compress {
-            Some(method) => method,
-            None if self.scp.compress => Compression::Auto,
-            None => Compression::None,
-        }
+        self.requested_compression().unwrap_or(Compression::Auto)
     }
 
     /// Returns how files are written.
@@ -691,6 +693,7 @@ impl Cp {
             existing,
             receipt: false,
             compression: self.compression(),
+            packs: false,
             delta: self.options.delta || self.options.inplace,
             in_place: self.options.inplace,
             keep,

@@ -52,7 +52,7 @@ pub struct TransferReport {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, max_length = 253)]
     pub to: Option<End>,
-    /// Number of content bytes.
+    /// Number of content bytes that travelled. Compressed ones count as they travelled.
     pub bytes: u64,
     /// Time when it began.
     #[schema(value_type = u64)]

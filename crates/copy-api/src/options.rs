@@ -77,8 +77,8 @@ pub struct CopyOptions {
     /// must allow it (`serve --allow-no-encrypt`), or the copy is encrypted.
     #[arg(help_heading = NETWORK, long)]
     pub no_encrypt: bool,
-    /// Compression of large files on their way: `auto` compresses while that makes the copy
-    /// faster; `zstd` always, at level 3 or N (1 to 19) [default: none]. A server compresses at
+    /// Compression of the data on its way [default: auto]: `auto` compresses while that makes the
+    /// copy faster, `zstd` always, at level 3 or N (1 to 19), `none` never. A server compresses at
     /// level 3 at most.
     // Left out if unused, so that older releases can read stored jobs.
     #[arg(help_heading = NETWORK, long, value_name = "auto|zstd[:N]|none")]

@@ -16,6 +16,7 @@ use tokio::time::timeout;
 use crate::error::Error;
 use crate::location::{EndpointPath, Scheme};
 use crate::login;
+use crate::overload::{CountingConnector, OverloadCount};
 use crate::profile::Profile;
 use crate::reason::Reason;
 
@@ -54,7 +55,7 @@ impl Connection {
     }
 }
 
-/// Creates a client. Nothing is sent to the store.
+/// Creates a client, whose answers `overloads` counts. Nothing is sent to the store.
 ///
 /// # Errors
 /// There are no credentials, or a setting is invalid.
@@ -62,12 +63,14 @@ pub(crate) async fn connect(
     path: &EndpointPath,
     purpose: Purpose,
     retry: RetryConfig,
+    overloads: &OverloadCount,
 ) -> Result<Connection, Error> {
+    let connector = CountingConnector(overloads.clone());
     match path.scheme() {
-        Scheme::S3 => s3(path, purpose, retry).await,
-        Scheme::Google => google(path, purpose, retry).await,
-        Scheme::Azure => azure(path, purpose, retry).await,
-        Scheme::Web(_) | Scheme::Dav(_) => web(path, purpose, retry),
+        Scheme::S3 => s3(path, purpose, retry, connector).await,
+        Scheme::Google => google(path, purpose, retry, connector).await,
+        Scheme::Azure => azure(path, purpose, retry, connector).await,
+        Scheme::Web(_) | Scheme::Dav(_) => web(path, purpose, retry, connector),
     }
 }
 
@@ -75,9 +78,11 @@ async fn s3(
     path: &EndpointPath,
     purpose: Purpose,
     retry: RetryConfig,
+    connector: CountingConnector,
 ) -> Result<Connection, Error> {
     let mut builder = AmazonS3Builder::from_env()
         .with_bucket_name(path.authority())
+        .with_http_connector(connector)
         .with_retry(retry);
     for (key, value) in timeouts(purpose) {
         builder = builder.with_config(AmazonS3ConfigKey::Client(key), value);
@@ -148,9 +153,11 @@ async fn google(
     path: &EndpointPath,
     purpose: Purpose,
     retry: RetryConfig,
+    connector: CountingConnector,
 ) -> Result<Connection, Error> {
     let mut builder = GoogleCloudStorageBuilder::from_env()
         .with_bucket_name(path.authority())
+        .with_http_connector(connector)
         .with_retry(retry);
     for (key, value) in timeouts(purpose) {
         builder = builder.with_config(GoogleConfigKey::Client(key), value);
@@ -199,9 +206,11 @@ async fn azure(
     path: &EndpointPath,
     purpose: Purpose,
     retry: RetryConfig,
+    connector: CountingConnector,
 ) -> Result<Connection, Error> {
     let mut builder = MicrosoftAzureBuilder::from_env()
         .with_container_name(path.authority())
+        .with_http_connector(connector)
         .with_retry(retry);
     for (key, value) in timeouts(purpose) {
         builder = builder.with_config(AzureConfigKey::Client(key), value);
@@ -267,7 +276,12 @@ async fn azure(
     Ok(Connection::with_parts(built))
 }
 
-fn web(path: &EndpointPath, purpose: Purpose, retry: RetryConfig) -> Result<Connection, Error> {
+fn web(
+    path: &EndpointPath,
+    purpose: Purpose,
+    retry: RetryConfig,
+    connector: CountingConnector,
+) -> Result<Connection, Error> {
     let mut options = ClientOptions::new().with_default_headers(login::headers(path)?);
     for (key, value) in timeouts(purpose) {
         options = options.with_config(key, value);
@@ -275,6 +289,7 @@ fn web(path: &EndpointPath, purpose: Purpose, retry: RetryConfig) -> Result<Conn
     let built = HttpBuilder::new()
         .with_url(base_url(path))
         .with_client_options(options.with_allow_http(!has_tls(path)))
+        .with_http_connector(connector)
         .with_retry(retry)
         .build()
         .map_err(|error| invalid(path, "the URL", &error))?;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use longhaul_transfer::local_end::{EntryReporter, ExistingOptions, LocalTarget, push_entries};
-use longhaul_transfer::{Sources, StreamCounters};
+use longhaul_transfer::{ProcessLimits, Sources, StreamCounters};
 use parking_lot::Mutex;
 use tokio::time::timeout;
 
@@ -12,6 +12,8 @@ use crate::connect::Purpose;
 use crate::destination::Destination;
 use crate::download::Downloader;
 use crate::error::Error;
+use crate::gate::RequestGate;
+use crate::limit::MAX_REQUESTS;
 use crate::location::{EndpointPath, Scheme};
 use crate::push::Push;
 use crate::request::{CopySettings, CopySources, CopyTarget};
@@ -20,10 +22,10 @@ use crate::tree::{StoreTree, refuse_file_systems};
 use crate::upload::{Uploader, UploaderParts};
 use crate::walk::{Sink, Walk};
 
-/// Requests for content at a time if the user gives no number.
-const DEFAULT_REQUESTS: usize = 32;
-/// Entries that are copied at the same time, for each request.
+/// Entries that are copied at the same time, for each request, if the number of requests is fixed
+/// and if it is not. Each has a file open.
 const ENTRIES_PER_REQUEST: usize = 4;
+const ENTRIES_PER_ADAPTIVE_REQUEST: usize = 2;
 /// Time for removing what no later copy resumes.
 const CLEANUP_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -34,6 +36,7 @@ pub struct EndpointCopy {
     source: Option<Arc<Store>>,
     destination: Option<Arc<Store>>,
     counters: Arc<StreamCounters>,
+    gate: Arc<RequestGate>,
     uploader: Mutex<Option<Arc<Uploader>>>,
 }
 
@@ -86,6 +89,7 @@ impl EndpointCopy {
         let reporter = Arc::new(reporter);
         Ok(Self {
             counters: reporter.add_stream(&place),
+            gate: gate(&settings, &source, &destination),
             settings,
             reporter,
             source,
@@ -106,6 +110,7 @@ impl EndpointCopy {
         let reporter = Arc::new(reporter);
         Self {
             counters: reporter.add_stream("s3://bucket"),
+            gate: gate(&settings, &source, &destination),
             settings,
             reporter,
             source,
@@ -198,7 +203,7 @@ impl EndpointCopy {
             counters: self.counters.clone(),
             records: settings.state.as_ref().map(|state| state.join("uploads")),
             token: settings.token.0,
-            requests: self.requests(),
+            requests: self.gate.clone(),
         }));
         *self.uploader.lock() = Some(uploader.clone());
         Ok(uploader)
@@ -206,19 +211,18 @@ impl EndpointCopy {
 
     fn downloader(&self, target: LocalTarget) -> Downloader {
         let (reporter, counters) = (self.reporter.clone(), self.counters.clone());
-        let mut downloader = Downloader::new(target, reporter, counters, self.requests());
+        let mut downloader = Downloader::new(target, reporter, counters, self.gate.clone());
         downloader.compares_content = self.settings.checksum;
         downloader.resumes = self.settings.options.resume;
         downloader
     }
 
-    fn requests(&self) -> usize {
-        let given = self.settings.requests.map(|requests| requests as usize);
-        given.unwrap_or(DEFAULT_REQUESTS)
-    }
-
     fn max_entries(&self) -> usize {
-        self.requests().saturating_mul(ENTRIES_PER_REQUEST)
+        let per_request = match self.settings.requests {
+            Some(_) => ENTRIES_PER_REQUEST,
+            None => ENTRIES_PER_ADAPTIVE_REQUEST,
+        };
+        self.gate.max_requests().saturating_mul(per_request)
     }
 
     /// Waits until a store does not answer any more.
@@ -236,4 +240,19 @@ impl EndpointCopy {
             let _ = timeout(CLEANUP_TIMEOUT, uploader.remove_unfinished()).await;
         }
     }
+}
+
+/// Returns the gate of the requests for content.
+fn gate(
+    settings: &CopySettings,
+    source: &Option<Arc<Store>>,
+    destination: &Option<Arc<Store>>,
+) -> Arc<RequestGate> {
+    if let Some(requests) = settings.requests {
+        return Arc::new(RequestGate::fixed(requests as usize));
+    }
+    let stores = [source, destination].into_iter().flatten();
+    let overloads = stores.map(|store| store.overloads.clone()).collect();
+    let max = ProcessLimits::current().requests(MAX_REQUESTS);
+    Arc::new(RequestGate::adaptive(max, overloads))
 }

@@ -15,6 +15,7 @@ use longhaul_transfer::{Failure, FailureKind, StreamCounters};
 use tokio::sync::Semaphore;
 
 use crate::content::identity;
+use crate::gate::RequestGate;
 use crate::parts::download_ranges;
 use crate::reader::{Body, ObjectReader};
 use crate::tree::{directory_meta, meta_of};
@@ -33,9 +34,9 @@ pub(crate) struct Downloader {
     pub counters: Arc<StreamCounters>,
     pub compares_content: bool,
     pub resumes: bool,
-    /// Requests for content at a time.
-    pub max_requests: usize,
-    requests: Semaphore,
+    requests: Arc<RequestGate>,
+    /// Permits of the ranges in flight.
+    ranges: Semaphore,
     large_files: Semaphore,
     memory: ContentMemory,
 }
@@ -51,7 +52,7 @@ impl Downloader {
         target: LocalTarget,
         reporter: Arc<EntryReporter>,
         counters: Arc<StreamCounters>,
-        max_requests: usize,
+        requests: Arc<RequestGate>,
     ) -> Self {
         Self {
             writer: LocalWriter::new(target),
@@ -59,8 +60,8 @@ impl Downloader {
             counters,
             compares_content: false,
             resumes: true,
-            max_requests,
-            requests: Semaphore::new(max_requests),
+            ranges: Semaphore::new(requests.large_requests()),
+            requests,
             large_files: Semaphore::new(MAX_LARGE_FILES),
             memory: ContentMemory::new(MAX_CONTENT_BYTES),
         }
@@ -87,7 +88,9 @@ impl Downloader {
         let mut entry = self.writer.entry(source, path, meta_of(&reader.object));
         if self.writer.has_entry(&entry).await? {
             // A listing has no modification times of files.
+            let permit = self.requests.acquire().await;
             reader.refresh().await?;
+            drop(permit);
             entry.meta = meta_of(&reader.object);
             let size = reader.object.size;
             // What must be compared by content is read first.
@@ -162,7 +165,8 @@ impl Downloader {
         missing: &[(u64, u32)],
         progress: &Progress,
     ) -> Result<(), Failure> {
-        let ranges = download_ranges(missing, reader.object.size, self.max_requests);
+        let max_requests = self.requests.large_requests();
+        let ranges = download_ranges(missing, reader.object.size, max_requests);
         let mut ranges = ranges.into_iter();
         let Some(first) = ranges.next() else {
             return Ok(());
@@ -175,7 +179,7 @@ impl Downloader {
         let mut begun = Some((first, body));
         let mut under_way = FuturesUnordered::new();
         loop {
-            while under_way.len() < self.max_requests {
+            while under_way.len() < max_requests {
                 let (range, body) = match begun.take() {
                     Some((range, body)) => (range, Some(body)),
                     None => match ranges.next() {
@@ -203,6 +207,8 @@ impl Downloader {
         missing: &[(u64, u32)],
         progress: &Progress,
     ) -> Result<(), Failure> {
+        // In this order everywhere, so that none waits for the other.
+        let _range = self.ranges.acquire().await;
         let _permit = self.requests.acquire().await;
         let mut body = match body {
             Some(body) => body,

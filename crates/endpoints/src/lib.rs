@@ -12,8 +12,8 @@
 //! - The stores do not compute the hashes that Longhaul verifies with, so the report of a copy says
 //!   that it is not verified. ETags detect objects that change while they are read.
 //!
-//! What decides is pure: `parts` says in which parts a file travels, `existing` what happens to
-//! what exists, and `reason` what an error means.
+//! What decides is pure: `parts` says in which parts a file travels, `limit` how many requests are
+//! in flight, `existing` what happens to what exists, and `reason` what an error means.
 //!
 //! # The libraries
 //!
@@ -33,10 +33,13 @@ mod download;
 mod error;
 mod existing;
 mod files;
+mod gate;
+mod limit;
 mod location;
 mod login;
 mod object;
 mod outage;
+mod overload;
 mod parts;
 mod profile;
 mod push;

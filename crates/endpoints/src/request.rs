@@ -14,7 +14,7 @@ use crate::location::EndpointPath;
 
 /// Settings of a copy.
 pub struct CopySettings {
-    /// Maximum number of requests for content at a time, if the user gives one.
+    /// Number of requests for content at a time. `None` if it follows what the store does.
     pub requests: Option<u32>,
     /// Time for which an outage is tolerated.
     pub patience: Duration,

@@ -18,6 +18,7 @@ use crate::error::Error;
 use crate::location::{EndpointPath, Scheme};
 use crate::object::Object;
 use crate::outage::Outage;
+use crate::overload::OverloadCount;
 use crate::reason::Reason;
 use crate::web::WebClient;
 
@@ -38,6 +39,7 @@ pub(crate) struct Store {
     web: Option<WebClient>,
     patience: Duration,
     pub outage: Outage,
+    pub overloads: OverloadCount,
 }
 
 /// Entry of a store.
@@ -67,19 +69,21 @@ impl Store {
         };
         let first = retry(FIRST_RETRIES, Duration::from_secs(10));
         let steady = retry(usize::MAX, patience.min(MAX_RETRY_TIME));
+        let overloads = OverloadCount::default();
         let web = match path.scheme() {
-            Scheme::Web(_) | Scheme::Dav(_) => Some(WebClient::new(path)?),
+            Scheme::Web(_) | Scheme::Dav(_) => Some(WebClient::new(path, overloads.clone())?),
             _ => None,
         };
         Ok(Self {
             place: path.place(),
             scheme: path.scheme(),
-            first: connect(path, purpose, first).await?,
-            steady: connect(path, purpose, steady).await?,
+            first: connect(path, purpose, first, &overloads).await?,
+            steady: connect(path, purpose, steady, &overloads).await?,
             is_answering: AtomicBool::new(false),
             web,
             patience,
             outage: Outage::default(),
+            overloads,
         })
     }
 
@@ -95,6 +99,7 @@ impl Store {
             web: None,
             patience: Duration::from_secs(1),
             outage: Outage::default(),
+            overloads: OverloadCount::default(),
         }
     }
 

@@ -50,6 +50,7 @@ struct World {
     failures: Arc<Failures>,
     options: WriteOptions,
     checksum: bool,
+    requests: Option<u32>,
 }
 
 impl World {
@@ -64,6 +65,7 @@ impl World {
                 ..WriteOptions::default()
             },
             checksum: false,
+            requests: Some(4),
         }
     }
 
@@ -89,7 +91,7 @@ impl World {
         self.progress = Arc::default();
         self.failures = Arc::default();
         let settings = CopySettings {
-            requests: Some(4),
+            requests: self.requests,
             patience: Duration::from_secs(1),
             state: Some(self.path("state")),
             progress: self.progress.clone(),
@@ -193,6 +195,26 @@ async fn trees_come_back_unchanged() {
     }
     world.pull("s3://bucket/data/tree/.", "back").await.unwrap();
     assert_eq!((world.unchanged(), world.failures()), (3, vec![]));
+}
+
+#[tokio::test]
+async fn many_small_files_come_back_unchanged() {
+    let mut world = World::new();
+    world.requests = None;
+    let name = |number: usize| format!("{}/{number}", number % 7);
+    for number in 0..1500 {
+        world.write(&format!("tree/{}", name(number)), name(number).as_bytes());
+    }
+    world.push("tree", "s3://bucket/tree/").await.unwrap();
+    world.pull("s3://bucket/tree/tree", "back").await.unwrap();
+    assert_eq!((world.unchanged(), world.failures()), (0, vec![]));
+    for number in 0..1500 {
+        let content = fs::read(world.path("back").join(name(number))).unwrap();
+        assert_eq!(content, name(number).as_bytes());
+    }
+    world.checksum = true;
+    world.push("tree", "s3://bucket/tree/").await.unwrap();
+    assert_eq!((world.unchanged(), world.failures()), (1500, vec![]));
 }
 
 #[tokio::test]

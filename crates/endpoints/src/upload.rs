@@ -17,9 +17,10 @@ use object_store::{PutMode, PutOptions, PutPayload};
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
-use crate::content::{Content, ContentSource};
+use crate::content::{Content, ContentSource, MAX_READ_BYTES};
 use crate::destination::{Destination, Place};
 use crate::existing::{Decision, decide};
+use crate::gate::RequestGate;
 use crate::object::attributes;
 use crate::parts::MIN_MULTIPART_BYTES;
 use crate::reader::ObjectReader;
@@ -42,7 +43,7 @@ pub(crate) struct Uploader {
     pub records: Option<PathBuf>,
     /// Letters that distinguish the names of unfinished files of this copy.
     pub token: String,
-    requests: Semaphore,
+    requests: Arc<RequestGate>,
     large_files: Semaphore,
     memory: ContentMemory,
     next_id: AtomicU64,
@@ -76,7 +77,7 @@ pub(crate) struct UploaderParts {
     pub counters: Arc<StreamCounters>,
     pub records: Option<PathBuf>,
     pub token: [u8; 16],
-    pub requests: usize,
+    pub requests: Arc<RequestGate>,
 }
 
 impl Uploader {
@@ -90,7 +91,7 @@ impl Uploader {
             counters: parts.counters,
             records: parts.records.filter(|_| parts.options.resume),
             token: format!("{a:02x}{b:02x}{c:02x}{d:02x}"),
-            requests: Semaphore::new(parts.requests),
+            requests: parts.requests,
             large_files: Semaphore::new(MAX_LARGE_FILES),
             memory: ContentMemory::new(MAX_CONTENT_BYTES),
             next_id: AtomicU64::new(0),
@@ -164,9 +165,16 @@ impl Uploader {
     ) -> Result<(), Failure> {
         let size = content.size();
         let _memory = self.memory.take(size).await;
+        let mut permit = match content {
+            // Reading it is a request, too.
+            Content::Object(_) => Some(self.requests.acquire().await),
+            Content::Local(_) => None,
+        };
         let data: Vec<Bytes> = content.read(0..size).await?;
         content.check_unchanged().await?;
-        let _permit = self.requests.acquire().await;
+        if permit.is_none() {
+            permit = Some(self.requests.acquire().await);
+        }
         let payload: PutPayload = data.into_iter().collect();
         let options = PutOptions {
             mode: match is_replaced {
@@ -189,6 +197,7 @@ impl Uploader {
             put = objects.put_opts(&place.key, payload, options).await;
         }
         put.map_err(|error| self.failed(Reason::new(&error)))?;
+        drop(permit);
         self.carried(size);
         self.reporter.written(size);
         Ok(())
@@ -204,6 +213,9 @@ impl Uploader {
         let Some(Found::File(object)) = there else {
             return Ok(false);
         };
+        let piece = content.size().min(MAX_READ_BYTES);
+        let _memory = self.memory.take(2 * piece).await;
+        let _permit = self.requests.acquire().await;
         let there = Content::Object(Arc::new(ObjectReader {
             store: self.store.clone(),
             key: place.key.clone(),
@@ -259,7 +271,7 @@ async fn hash(content: &Content) -> Result<blake3::Hash, Failure> {
     let (size, mut at) = (content.size(), 0);
     let mut hasher = blake3::Hasher::new();
     while at < size {
-        let end = size.min(at + crate::content::MAX_READ_BYTES);
+        let end = size.min(at + MAX_READ_BYTES);
         for piece in content.read(at..end).await? {
             hasher.update(&piece);
         }

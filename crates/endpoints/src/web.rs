@@ -13,6 +13,7 @@ use crate::connect::base_url;
 use crate::error::Error;
 use crate::location::EndpointPath;
 use crate::login;
+use crate::overload::OverloadCount;
 use crate::reason::{Reason, shorten};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -24,6 +25,7 @@ const MAX_ANSWER_BYTES: usize = 64 << 10;
 pub(crate) struct WebClient {
     client: Client,
     base: Url,
+    overloads: OverloadCount,
 }
 
 /// An upload by one request.
@@ -37,11 +39,11 @@ pub(crate) struct WebUpload {
 }
 
 impl WebClient {
-    /// Creates a client.
+    /// Creates a client, whose answers `overloads` counts.
     ///
     /// # Errors
     /// [`Error::Settings`].
-    pub(crate) fn new(path: &EndpointPath) -> Result<Self, Error> {
+    pub(crate) fn new(path: &EndpointPath, overloads: OverloadCount) -> Result<Self, Error> {
         let invalid = |reason: String| Error::Settings {
             place: path.place(),
             what: "the URL".to_owned(),
@@ -54,7 +56,11 @@ impl WebClient {
             .build()
             .map_err(|error| invalid(error.to_string()))?;
         let base = Url::parse(&base_url(path)).map_err(|error| invalid(error.to_string()))?;
-        Ok(Self { client, base })
+        Ok(Self {
+            client,
+            base,
+            overloads,
+        })
     }
 
     /// Stores a file. A server may refuse the method for one that it has no room for.
@@ -122,8 +128,14 @@ impl WebClient {
     }
 
     async fn send(&self, request: RequestBuilder) -> Result<(), Reason> {
-        let answered = request.send().await.map_err(|error| transport(&error))?;
+        let answered = request.send().await.map_err(|error| {
+            if error.is_timeout() || error.is_connect() {
+                self.overloads.note_timeout();
+            }
+            transport(&error)
+        })?;
         let status = answered.status();
+        self.overloads.note_status(status.as_u16());
         if status.is_success() {
             return Ok(());
         }

@@ -45,7 +45,7 @@ pub struct CopyBetween {
     pub congestion: Option<String>,
     /// If true, the data of large files is sent as plaintext.
     pub no_encrypt: bool,
-    /// Compression of the data of large files.
+    /// Compression of the data on its way.
     pub compression: Compression,
     /// If true, blocks are put together from existing files.
     pub delta: bool,

@@ -440,6 +440,7 @@ impl RunState {
         Self {
             hello: Hello {
                 receipt: client.receipt.is_some(),
+                packs: !client.hello.compression.is_none(),
                 ..client.hello.clone()
             },
             patience: OutagePatience::new(client.patience),

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::{Buf, BytesMut};
+use bytes::{Buf, Bytes, BytesMut};
 use longhaul_session::PlaintextRanges;
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncReadExt};
@@ -15,6 +15,7 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 use crate::error::Error;
 use crate::packed::{
     EXISTING_PART, MAX_PATCH_PARTS, PART_HEAD_BYTES, Unpacker, max_packed_len, part_lengths,
+    unpack_frames,
 };
 use crate::tree_hash::BlockHash;
 use crate::wire::{
@@ -81,6 +82,18 @@ pub(crate) struct FrameReader<R> {
     /// Bytes of frames read so far, without the data of blocks.
     taken: u64,
     unpacker: Unpacker,
+    pack: OpenPack,
+}
+
+/// Frames of a PACK that have not been taken yet.
+#[derive(Default)]
+struct OpenPack {
+    frames: Bytes,
+    /// Length of all frames of the pack, in bytes. They stay in memory until the last one is
+    /// dropped.
+    len: usize,
+    /// Bytes that the pack has kept off the network and that are not counted yet.
+    saved: usize,
 }
 
 impl<R: AsyncRead + Unpin> FrameReader<R> {
@@ -92,6 +105,7 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
             clear: None,
             taken: 0,
             unpacker: Unpacker::default(),
+            pack: OpenPack::default(),
         }
     }
 
@@ -101,9 +115,26 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
         self.clear = Some(clear);
     }
 
-    /// Returns the number of bytes of frames read so far, without the data of blocks.
+    /// Returns the number of bytes of frames read so far, without the data of blocks. All frames of
+    /// a pack count when the first one is read.
     pub(crate) fn frame_bytes(&self) -> u64 {
         self.taken
+    }
+
+    /// Returns the number of bytes among [`Self::frame_bytes`] that frames to come keep in memory.
+    pub(crate) fn open_pack_bytes(&self) -> u64 {
+        match self.pack.frames.is_empty() {
+            true => 0,
+            false => self.pack.len as u64,
+        }
+    }
+
+    /// Counts how many bytes compression has kept off the network, of `data` bytes of a file that
+    /// arrived in a frame.
+    pub(crate) fn take_saved(&mut self, data: usize) -> u64 {
+        let saved = self.pack.saved.min(data);
+        self.pack.saved -= saved;
+        saved as u64
     }
 
     /// Returns the number of bytes of the announced block on the wire.
@@ -119,28 +150,59 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
     /// Returns the next frame, or `None` at a clean end of the stream.
     pub(crate) async fn next(&mut self) -> Result<Option<IncomingFrame>, Error> {
         debug_assert_eq!(self.data_left, 0);
-        if !self.fill(FRAME_HEAD_BYTES).await? {
-            return Ok(None);
+        if self.pack.frames.is_empty() {
+            if !self.fill(FRAME_HEAD_BYTES).await? {
+                return Ok(None);
+            }
+            let (len, frame_type) = parse_head(&self.buf).map_err(broken)?;
+            if is_block(frame_type) {
+                return self.block(frame_type, len).await.map(Some);
+            }
+            self.fill(FRAME_HEAD_BYTES + len).await?;
+            self.buf.advance(FRAME_HEAD_BYTES);
+            let body = self.buf.split_to(len).freeze();
+            match decode(frame_type, body).map_err(broken)? {
+                Frame::Pack { len, parts } => self.open_pack(len as usize, parts)?,
+                frame => {
+                    self.taken += (FRAME_HEAD_BYTES + len) as u64;
+                    return Ok(Some(IncomingFrame::Frame(frame)));
+                }
+            }
         }
-        let (len, frame_type) = parse_head(&self.buf).map_err(broken)?;
-        if is_block(frame_type) {
-            return self.block(frame_type, len).await.map(Some);
+        let frame = self.next_of_pack().map_err(broken)?;
+        Ok(Some(IncomingFrame::Frame(frame)))
+    }
+
+    /// Decompresses a PACK.
+    fn open_pack(&mut self, len: usize, parts: Bytes) -> Result<(), Error> {
+        let saved = len.saturating_sub(FRAME_HEAD_BYTES + size_of::<u32>() + parts.len());
+        let frames = unpack_frames(&mut self.unpacker, len, parts).map_err(broken)?;
+        self.taken += len as u64;
+        self.pack = OpenPack { frames, len, saved };
+        Ok(())
+    }
+
+    /// Takes the next frame of the pack.
+    fn next_of_pack(&mut self) -> Result<Frame, WireError> {
+        let frames = &mut self.pack.frames;
+        let (len, frame_type) = parse_head(frames)?;
+        if !is_packed(frame_type) {
+            return Err(WireError::Value("frame in a pack"));
         }
-        self.fill(FRAME_HEAD_BYTES + len).await?;
-        self.buf.advance(FRAME_HEAD_BYTES);
-        let body = self.buf.split_to(len).freeze();
-        self.taken += (FRAME_HEAD_BYTES + len) as u64;
-        Ok(Some(IncomingFrame::Frame(
-            decode(frame_type, body).map_err(broken)?,
-        )))
+        frames.advance(FRAME_HEAD_BYTES);
+        if frames.len() < len {
+            return Err(WireError::Short);
+        }
+        decode(frame_type, frames.split_to(len))
     }
 
     /// Returns true if [`Self::next`] would return a frame other than a block without waiting.
     pub(crate) fn has_small_frame(&self) -> bool {
-        matches!(
-            parse_head(&self.buf),
-            Ok((len, t)) if !is_block(t) && self.buf.len() >= FRAME_HEAD_BYTES + len
-        )
+        !self.pack.frames.is_empty()
+            || matches!(
+                parse_head(&self.buf),
+                Ok((len, t)) if !is_block(t) && self.buf.len() >= FRAME_HEAD_BYTES + len
+            )
     }
 
     async fn block(&mut self, frame_type: FrameType, len: usize) -> Result<IncomingFrame, Error> {
@@ -373,6 +435,23 @@ fn is_block(frame_type: FrameType) -> bool {
     )
 }
 
+/// Returns true if the frame may be in a pack (LH-COPY-75).
+fn is_packed(frame_type: FrameType) -> bool {
+    matches!(
+        frame_type,
+        FrameType::File
+            | FrameType::Small
+            | FrameType::Directory
+            | FrameType::Symlink
+            | FrameType::Special
+            | FrameType::FileEnd
+            | FrameType::Failed
+            | FrameType::End
+            | FrameType::Offer
+            | FrameType::HardLink
+    )
+}
+
 /// Returns the body length and the type of the frame at the start of `buf` (LH-COPY-1).
 fn parse_head(buf: &[u8]) -> Result<(usize, FrameType), WireError> {
     let Some((&[a, b, c, d, kind], _)) = buf.split_first_chunk::<FRAME_HEAD_BYTES>() else {
@@ -443,7 +522,7 @@ impl BufferPool {
 mod tests {
     use super::*;
     use crate::packed::Packer;
-    use crate::wire::{Extent, finish_block_of_parts};
+    use crate::wire::{Extent, finish_frame_of_parts};
 
     #[tokio::test]
     async fn frames_and_blocks_are_read_however_they_are_split() {
@@ -461,7 +540,7 @@ mod tests {
         for step in 1..=bytes.len() {
             let chunks: Vec<_> = bytes
                 .chunks(step)
-                .map(|c| Ok::<_, std::io::Error>(bytes::Bytes::copy_from_slice(c)))
+                .map(|c| Ok::<_, std::io::Error>(Bytes::copy_from_slice(c)))
                 .collect();
             let mut reader = FrameReader::new(Chunks(chunks.into_iter().collect()));
             assert!(matches!(
@@ -506,7 +585,7 @@ mod tests {
 
     #[tokio::test]
     async fn lh_copy_1_excessive_length_is_refused_before_use() {
-        for kind in (1..=16u8).chain([22, 30, 31, 32]) {
+        for kind in (1..=16u8).chain([22, 30, 31, 32, 33]) {
             let bytes = [0xff, 0xff, 0xff, 0x7f, kind];
             assert!(matches!(
                 FrameReader::new(&bytes[..]).next().await,
@@ -557,7 +636,7 @@ mod tests {
         let mut bytes = Vec::new();
         header.encode(&mut bytes);
         bytes.extend_from_slice(parts);
-        finish_block_of_parts(&mut bytes);
+        finish_frame_of_parts(&mut bytes);
         bytes
     }
 
@@ -570,7 +649,7 @@ mod tests {
         Frame::KeepAlive.encode(&mut bytes);
         let chunks = bytes
             .chunks(step)
-            .map(|chunk| Ok(bytes::Bytes::copy_from_slice(chunk)));
+            .map(|chunk| Ok(Bytes::copy_from_slice(chunk)));
         let mut reader = FrameReader::new(Chunks(chunks.collect()));
         let Some(IncomingFrame::Block(block, form)) = reader.next().await? else {
             panic!("no block")
@@ -673,6 +752,131 @@ mod tests {
         }
     }
 
+    /// Returns a PACK of these frames.
+    fn pack_of(frames: &[Frame]) -> Vec<u8> {
+        let mut content = Vec::new();
+        for frame in frames {
+            frame.encode(&mut content);
+        }
+        pack_bytes(&content)
+    }
+
+    /// Returns a PACK of these bytes, which need not be frames.
+    fn pack_bytes(content: &[u8]) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let parts = pack(content).into();
+        let len = content.len() as u32;
+        Frame::Pack { len, parts }.encode(&mut bytes);
+        bytes
+    }
+
+    fn end(entries: u64) -> Frame {
+        Frame::End { entries, bytes: 7 }
+    }
+
+    fn small(id: u64) -> Frame {
+        Frame::Small {
+            head: crate::wire::EntryHead {
+                id,
+                source: 0,
+                path: crate::path::RelPath::root(),
+            },
+            meta: crate::wire::Meta::default(),
+            hash: [0; 32],
+            data: Bytes::from_static(&[7; 500]),
+        }
+    }
+
+    /// Reads frames that arrive in chunks of `step` bytes.
+    async fn read_frames(bytes: &[u8], step: usize) -> Result<Vec<Frame>, Error> {
+        let chunks = bytes
+            .chunks(step)
+            .map(|chunk| Ok(Bytes::copy_from_slice(chunk)));
+        let mut reader = FrameReader::new(Chunks(chunks.collect()));
+        let mut frames = Vec::new();
+        while let Some(incoming) = reader.next().await? {
+            match incoming {
+                IncomingFrame::Frame(frame) => frames.push(frame),
+                IncomingFrame::Block(..) => panic!("a block"),
+            }
+        }
+        Ok(frames)
+    }
+
+    #[tokio::test]
+    async fn lh_copy_75_packs_are_read_however_they_are_split() {
+        let mut bytes = Vec::new();
+        Frame::KeepAlive.encode(&mut bytes);
+        bytes.extend(pack_of(&[small(1), small(2), end(3)]));
+        bytes.extend(pack_of(&[end(4)]));
+        Frame::Retire.encode(&mut bytes);
+        let expected = [
+            Frame::KeepAlive,
+            small(1),
+            small(2),
+            end(3),
+            end(4),
+            Frame::Retire,
+        ];
+        for step in 1..=bytes.len() {
+            assert_eq!(read_frames(&bytes, step).await.unwrap(), expected);
+        }
+        let packs = bytes.len() - 5;
+        let ends = [5, packs - pack_of(&[end(4)]).len(), packs];
+        for cut in 1..bytes.len() {
+            let read = read_frames(&bytes[..cut], cut).await;
+            assert_eq!(read.is_ok(), ends.contains(&cut), "cut at {cut}");
+        }
+    }
+
+    #[tokio::test]
+    async fn lh_copy_75_packs_hold_whole_frames_of_a_sender_only() {
+        let pack = |frame: Frame| pack_of(&[end(1), frame]);
+        let block = Block {
+            id: 1,
+            offset: 0,
+            len: 5,
+            extents: vec![],
+        };
+        let mut cut = Vec::new();
+        small(1).encode(&mut cut);
+        cut.pop();
+        let nested = Frame::Pack {
+            len: 1,
+            parts: Bytes::new(),
+        };
+        for bytes in [
+            pack(Frame::KeepAlive),
+            pack(Frame::Ack { id: 1, offset: 0 }),
+            pack(Frame::Block(block.clone())),
+            pack(Frame::PackedBlock(block)),
+            pack(nested),
+            pack_bytes(&cut),
+            pack_bytes(&[7]),
+        ] {
+            let read = read_frames(&bytes, bytes.len()).await;
+            assert!(matches!(read, Err(Error::Protocol(_))), "{bytes:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn memory_and_savings_of_a_pack_are_counted() {
+        let bytes = pack_of(&[small(1), small(2)]);
+        let mut reader = FrameReader::new(&bytes[..]);
+        assert!(!reader.has_small_frame());
+        reader.next().await.unwrap();
+        let all = reader.frame_bytes();
+        assert!(all > 1000 && reader.has_small_frame());
+        assert_eq!(reader.open_pack_bytes(), all);
+        let saved = reader.take_saved(500);
+        assert_eq!(saved, 500, "no more than the data of one file");
+        reader.next().await.unwrap();
+        assert_eq!((reader.frame_bytes(), reader.open_pack_bytes()), (all, 0));
+        let saved = saved + reader.take_saved(500);
+        assert!(saved > 900 && !reader.has_small_frame());
+        assert_eq!(reader.take_saved(0), 0);
+    }
+
     /// A block of `len` bytes without holes.
     fn patch_block(len: u32) -> Frame {
         let block = Block {
@@ -746,7 +950,7 @@ mod tests {
         assert!(matches!(read, Err(Error::Protocol(_))), "holes");
     }
 
-    struct Chunks(std::collections::VecDeque<std::io::Result<bytes::Bytes>>);
+    struct Chunks(std::collections::VecDeque<std::io::Result<Bytes>>);
 
     impl AsyncRead for Chunks {
         fn poll_read(

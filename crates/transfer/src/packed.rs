@@ -1,6 +1,6 @@
-//! Data of PACKED_BLOCK (LH-COPY-61). Each extent is cut into parts of at most 128 KiB. A part is
-//! its length on the wire (u32), and that many bytes: a Zstandard frame (RFC 8878), or the data
-//! itself if it is not longer than that.
+//! Data of PACKED_BLOCK (LH-COPY-61) and PACK (LH-COPY-75). Each extent of a block, and the frames
+//! of a pack, are cut into parts of at most 128 KiB. A part is its length on the wire (u32), and
+//! that many bytes: a Zstandard frame (RFC 8878), or the data itself if it is not longer than that.
 //!
 //! Parts are compressed by themselves, so neither end needs memory for more than one, and data is
 //! hashed while it is still in the processor's cache.
@@ -8,6 +8,7 @@
 #![deny(clippy::indexing_slicing)] // what is read here comes from the network
 #![cfg_attr(test, allow(clippy::indexing_slicing))]
 
+use bytes::{Buf, Bytes};
 use longhaul_session::SESSION_BYTES;
 use zstd::bulk::{Compressor, Decompressor};
 
@@ -30,12 +31,14 @@ pub(crate) const UNPACKER_BYTES: usize = 160 * 1024;
 
 /// Returns the lengths of the parts of a block's data, in order.
 pub(crate) fn part_lengths(block: &Block) -> impl Iterator<Item = usize> {
-    block.extents.iter().flat_map(|extent| {
-        let len = extent.len as usize;
-        (0..len)
-            .step_by(MAX_PART_BYTES)
-            .map(move |start| MAX_PART_BYTES.min(len.saturating_sub(start)))
-    })
+    let extents = block.extents.iter();
+    extents.flat_map(|extent| lengths(extent.len as usize))
+}
+
+/// Returns the lengths of the parts of `len` bytes, in order.
+pub(crate) fn lengths(len: usize) -> impl Iterator<Item = usize> {
+    let starts = (0..len).step_by(MAX_PART_BYTES);
+    starts.map(move |start| MAX_PART_BYTES.min(len.saturating_sub(start)))
 }
 
 /// Returns the maximum number of bytes that follow the header of this block.
@@ -123,6 +126,31 @@ impl Unpacker {
             true => Ok(()),
             false => Err(WireError::Value("compressed part")),
         }
+    }
+}
+
+/// Returns the frames of a PACK: `len` bytes, which the caller has limited.
+///
+/// # Errors
+/// The parts yield another length, or are no parts.
+pub(crate) fn unpack_frames(
+    unpacker: &mut Unpacker,
+    len: usize,
+    mut parts: Bytes,
+) -> Result<Bytes, WireError> {
+    let mut frames = vec![0; len];
+    for frames in frames.chunks_mut(MAX_PART_BYTES) {
+        let packed = parts.try_get_u32_le().map_err(|_| WireError::Short)? as usize;
+        if packed > frames.len() {
+            return Err(WireError::Bound);
+        }
+        let part = parts.get(..packed).ok_or(WireError::Short)?;
+        unpacker.unpack(part, frames)?;
+        parts.advance(packed);
+    }
+    match parts.is_empty() {
+        true => Ok(frames.into()),
+        false => Err(WireError::Long),
     }
 }
 
@@ -214,5 +242,31 @@ mod tests {
         let mut back = [0; 1000];
         unpacker.unpack(&packed, &mut back).unwrap();
         assert_eq!(back, text);
+    }
+
+    #[test]
+    fn lh_copy_75_packs_of_another_length_are_refused() {
+        let frames: Vec<u8> = b"frames ".repeat(30_000);
+        let part = |data: &[u8]| pack(data, 1);
+        let (first, last) = frames.split_at(MAX_PART_BYTES);
+        let whole = [part(first), part(last)].concat();
+        assert!(whole.len() < 10_000, "{}", whole.len());
+        let mut unpacker = Unpacker::default();
+        let mut unpack =
+            |parts: &[u8], len| unpack_frames(&mut unpacker, len, Bytes::copy_from_slice(parts));
+        assert_eq!(unpack(&whole, frames.len()).unwrap(), frames);
+        for len in [1, first.len(), frames.len() - 1, frames.len() + 1] {
+            assert!(unpack(&whole, len).is_err(), "{len}");
+        }
+        for cut in [0, 3, 4, part(first).len(), whole.len() - 1] {
+            assert!(unpack(&whole[..cut], frames.len()).is_err(), "{cut}");
+        }
+        assert_eq!(
+            unpack(&[&whole[..], b"x"].concat(), frames.len()),
+            Err(WireError::Long)
+        );
+        // What does not shrink is sent as it is.
+        assert_eq!(unpack(b"\x03\0\0\0abc", 3).unwrap(), b"abc"[..]);
+        assert_eq!(unpack(b"\x04\0\0\0abcd", 3), Err(WireError::Bound));
     }
 }

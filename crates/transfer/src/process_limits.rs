@@ -51,6 +51,12 @@ impl ProcessLimits {
         self.descriptors.unwrap_or(usize::MAX).saturating_sub(fixed)
     }
 
+    /// Returns the number of requests that a copy with a store may have in flight, at most `most`.
+    /// Each has a connection, and two files that are open: its own, and one that waits.
+    pub fn requests(self, most: usize) -> usize {
+        (self.copy_descriptors() / 4).clamp(1, most.max(1))
+    }
+
     /// Returns the number of directories that a copy may keep open.
     pub(crate) fn open_directories(self) -> usize {
         (self.copy_descriptors() / 6).clamp(1, OPEN_DIRECTORIES_PER_COPY)

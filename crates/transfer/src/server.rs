@@ -346,6 +346,7 @@ impl Server {
             placement: copy.placement.get().copied(),
             receipt: half.signs_receipt(),
             compression: !copy.hello.compression.is_none(),
+            packs: copy.hello.packs,
             delta: copy.hello.delta,
             keep: copy.hello.keep,
         })
@@ -365,6 +366,7 @@ impl Server {
                         stream: clear,
                         compression: copy.hello.compression.at_server(),
                         unpacks: AtomicBool::new(true),
+                        unpacks_frames: AtomicBool::new(copy.hello.packs),
                     };
                     send_stream(
                         queue,

@@ -39,7 +39,7 @@ mod tests;
 
 pub(crate) use accept::Acceptance;
 pub(crate) use decode::{BLOCK_FIXED, block_header_len, decode};
-pub(crate) use encode::{begin_small, finish_block_of_parts, finish_clear_block, finish_small};
+pub(crate) use encode::{begin_small, finish_clear_block, finish_frame_of_parts, finish_small};
 pub use hello::{Compare, CopyRequest, CopyToken, Hello, Placement};
 
 /// Version of the copy protocol that this release speaks (LH-COPY-6).
@@ -53,6 +53,8 @@ pub(crate) const MAX_HELLO_BYTES: usize = 256 * 1024;
 /// Maximum body of any frame but HELLO and BLOCK, in bytes (LH-COPY-1).
 pub(crate) const MAX_BODY_BYTES: usize =
     MAX_SMALL_BYTES as usize + 16 * 1024 + MAX_ATTRIBUTE_BYTES + 1;
+/// Maximum number of bytes of the frames in one PACK (LH-COPY-75).
+pub(crate) const MAX_PACK_BYTES: usize = MAX_BODY_BYTES;
 /// Maximum number of data extents in a block that has holes (LH-COPY-4).
 pub(crate) const MAX_EXTENTS: usize = 256;
 /// Maximum number of bytes of explanation in a frame (LH-COPY-3).
@@ -117,6 +119,7 @@ pub(crate) enum FrameType {
     PackedBlock = 30,
     Signature = 31,
     PatchBlock = 32,
+    Pack = 33,
 }
 
 /// Value that distinguishes one state of a source file from every other. The sender chooses it, and
@@ -280,6 +283,8 @@ pub(crate) enum Frame {
     /// A block whose data is put together from the parts that follow and the existing file. It has
     /// this hash (LH-COPY-64).
     PatchBlock(Block, BlockHash),
+    /// Frames of a sender that together have `len` bytes, in compressed parts (LH-COPY-75).
+    Pack { len: u32, parts: Bytes },
     /// Receiver: chunks of the existing file that an offered one replaces, cut to this average
     /// length, as a binary logarithm. The first one is at `offset`. If `more`, further frames
     /// follow (LH-COPY-63).

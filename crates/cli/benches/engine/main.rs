@@ -2,14 +2,15 @@
 //! sender and at the receiver, and the rate, over loopback from memory file system to memory file
 //! system. Other programs are measured in the same alternation.
 //!
-//! Every copy is a push of one file of random bytes to a server that was started for it. Both ends
+//! Every copy is a push of one file of random bytes (with `--digits`, of hexadecimal digits, which
+//! can be compressed) to a server that was started for it. Both ends
 //! are processes of their own, and the kernel reports their resources (wait4(2): user and system
 //! time, including their own children). Variants take turns, so that drift of the machine affects
 //! all of them. The result is compared byte for byte. `--against` alternates with another build of
 //! `longhaul`.
 //!
 //! ```sh
-//! cargo bench -p longhaul-cli --bench engine -- [--rounds 5] [--mib 1024] \
+//! cargo bench -p longhaul-cli --bench engine -- [--rounds 5] [--mib 1024] [--digits] \
 //!     [--against NAME=PROGRAM] [--only WORD] [--no-profile] [--page FILE]
 //! ```
 //!
@@ -43,6 +44,8 @@ pub struct Options {
     pub rounds: usize,
     /// Size of the file, in MiB: it is in memory twice.
     pub mib: usize,
+    /// If true, the file has hexadecimal digits, which can be compressed.
+    pub digits: bool,
     /// Another build of `longhaul` to alternate with this one, and its name on the page.
     pub against: Option<(String, PathBuf)>,
     /// Only variants whose titles contain this word.
@@ -68,6 +71,7 @@ impl Options {
         let options = Self {
             rounds: number("--rounds", 5),
             mib: number("--mib", MAX_MIB / 2),
+            digits: arguments.iter().any(|argument| argument == "--digits"),
             against: value("--against").map(|text| {
                 let (name, program) = text.split_once('=').expect("--against NAME=PROGRAM");
                 (name.to_owned(), PathBuf::from(program))
@@ -110,7 +114,7 @@ fn main() {
         .prefix("longhaul-engine-")
         .tempdir_in("/dev/shm")
         .expect("a folder in /dev/shm, which is memory");
-    let bench = Bench::prepare(folder.path(), options.mib);
+    let bench = Bench::prepare(folder.path(), options.mib, options.digits);
     let wanted = |way: &Variant| {
         let only = options.only.as_ref();
         only.is_none_or(|word| way.title.contains(word.as_str()))

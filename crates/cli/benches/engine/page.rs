@@ -28,7 +28,7 @@ fn head(options: &Options) -> String {
     format!(
         "# What a copy costs\n\nWritten by `cargo bench -p longhaul-cli --bench engine -- --page \
          docs/results/engine.md`, on {}, from {}.\n\n\
-         One file of {} MiB of random bytes is pushed over loopback, from a memory file system to \
+         One file of {} MiB of random {} is pushed over loopback, from a memory file system to \
          a memory file system; nothing but the machine limits it. \
          Sender and receiver are processes of their own on the same processors. Processor time is \
          user and system time as wait4(2) gives it, of the whole \
@@ -38,6 +38,7 @@ fn head(options: &Options) -> String {
         place(),
         commit(),
         options.mib,
+        if options.digits { "digits" } else { "bytes" },
         options.rounds
     )
 }

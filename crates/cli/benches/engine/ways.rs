@@ -82,6 +82,12 @@ pub fn all(options: &Options) -> Vec<Variant> {
         &["--streams", "4"],
         "encrypted, verified",
     );
+    for (title, method) in [
+        ("longhaul cp --compress none", &["--compress", "none"]),
+        ("longhaul cp --compress zstd", &["--compress", "zstd"]),
+    ] {
+        longhaul(title, &own, method, "encrypted, verified");
+    }
     if find("globus-url-copy").is_some() && find("globus-gridftp-server").is_some() {
         for streams in [1, 4] {
             ways.push(Variant {
@@ -116,13 +122,19 @@ pub struct Bench<'a> {
 }
 
 impl<'a> Bench<'a> {
-    pub fn prepare(folder: &'a Path, mib: usize) -> Self {
+    /// Writes the file: random bytes, or hexadecimal digits, half of which compression saves.
+    pub fn prepare(folder: &'a Path, mib: usize, digits: bool) -> Self {
         let file = folder.join(NAME);
         let mut noise = blake3::Hasher::new().update(b"engine").finalize_xof();
         let mut out = fs::File::create(&file).expect("the source");
         let mut part = vec![0; 1 << 20];
         for _ in 0..mib {
             noise.fill(&mut part);
+            if digits {
+                for byte in &mut part {
+                    *byte = b"0123456789abcdef"[usize::from(*byte % 16)];
+                }
+            }
             std::io::Write::write_all(&mut out, &part).expect("the source");
         }
         for sub in ["served", "home", "state"] {

@@ -55,7 +55,11 @@ pub static TABLE: FlagTable = FlagTable {
         flag("b", Required("N"), Ignored(BUFFERS)),
         flag("B", Required("SIZE"), Ignored(BUFFERS)),
         flag("u", Required("SIDE"), Ignored(BUFFERS)),
-        flag("c", Optional("LEVEL"), Ignored("data is not compressed")),
+        flag(
+            "c",
+            Optional("LEVEL"),
+            Ignored("data is compressed only while that makes the copy faster"),
+        ),
         flag("e", Bare, Ignored(CHECKSUMS)),
         flag("E", Required("ALGORITHM"), Ignored(CHECKSUMS)),
         flag(

@@ -38,7 +38,11 @@ pub static TABLE: FlagTable = FlagTable {
         flag("J", Required("HOST"), Becomes("-J")),
         flag("o", Required("OPTION"), Becomes("-o")),
         flag("S", Required("PROGRAM"), Becomes("-S")),
-        flag("C", Bare, Ignored("data is not compressed")),
+        flag(
+            "C",
+            Bare,
+            Ignored("data is compressed only while that makes the copy faster"),
+        ),
         flag("3", Bare, Ignored("data between two hosts goes directly")),
         flag("A", Bare, Ignored("neither host logs in to the other")),
         flag("R", Bare, Ignored("data between two hosts goes directly")),

@@ -51,9 +51,7 @@ impl Cp {
             .pop()
             .ok_or_else(|| anyhow!("name what to copy and where to"))?;
         let mut options = self.options.clone();
-        if self.scp.compress {
-            options.compress = Some(self.compression());
-        }
+        options.compress = self.requested_compression();
         let SshOptions {
             ssh_key,
             ssh_config,

@@ -114,7 +114,10 @@ impl Cp {
                 "the other end would have to read its files",
             ),
             (
-                !self.compression().is_none() && !is_carried,
+                !is_carried
+                    && self
+                        .requested_compression()
+                        .is_some_and(|method| !method.is_none()),
                 "--compress",
                 protocol.compression(),
             ),

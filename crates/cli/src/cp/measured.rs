@@ -54,7 +54,9 @@ pub fn measured(
     let mut routes = BTreeMap::<&str, (&RouteInfo, RouteSums)>::new();
     // The throughput of a reserved route does not predict what others get there.
     for stream in streams.iter().filter(|stream| !stream.route.is_reserved()) {
-        let (ends, bytes) = (stream.ends(), stream.bytes.load(Ordering::Relaxed));
+        let (ends, saved) = (stream.ends(), stream.saved.load(Ordering::Relaxed));
+        // Others may copy what cannot be compressed.
+        let bytes = stream.bytes.load(Ordering::Relaxed).saturating_sub(saved);
         let (_, sums) = routes
             .entry(stream.route.name())
             .or_insert_with(|| (&stream.route, RouteSums::default()));

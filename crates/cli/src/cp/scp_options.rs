@@ -13,7 +13,7 @@ pub struct ScpOptions {
     /// Print what ssh does, and the decisions of the copy.
     #[arg(short = 'v', long)]
     pub verbose: bool,
-    /// Compress data while that makes the copy faster, as --compress auto.
+    /// Compress data while that makes the copy faster, which is the default (--compress auto).
     // `compress` is the ID of --compress.
     #[arg(id = "compress_auto", short = 'C', help_heading = "Network")]
     pub compress: bool,

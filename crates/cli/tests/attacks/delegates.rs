@@ -57,6 +57,7 @@ fn hello(path: &str) -> Hello {
         existing: ExistingPolicy::default(),
         receipt: false,
         compression: Compression::None,
+        packs: false,
         delta: false,
         in_place: false,
         keep: Preservation::default(),

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use wanbed::Overrides;
 
+use crate::common::noise;
 use crate::path::LongPath;
 
 const BYTES: usize = 24 << 20;
@@ -47,7 +48,7 @@ fn with_fall_back(route: &str) -> Value {
 /// Serves a file of this many bytes, and stores such a table on the client. Returns the fallback
 /// route, over both depots.
 fn served_with_fall_back(path: &LongPath, bytes: usize) -> String {
-    std::fs::write(path.root().join("file"), vec![7; bytes]).unwrap();
+    std::fs::write(path.root().join("file"), noise(bytes, 7)).unwrap();
     let around = path.route(&["near", "far"]);
     path.keep_table(Some(&with_fall_back(&around)));
     around
@@ -67,7 +68,7 @@ fn bytes_by(report: &Value, route: &str) -> u64 {
 #[test]
 fn a_right_table_is_used_and_a_wrong_one_loses_no_data() {
     let Some(path) = narrow_path() else { return };
-    std::fs::write(path.root().join("file"), vec![7; BYTES]).unwrap();
+    std::fs::write(path.root().join("file"), noise(BYTES, 7)).unwrap();
     path.keep_table(None);
     let direct = path.fetched("file", &[]);
     assert!(bytes_by(&direct, "direct") >= BYTES as u64);
@@ -171,7 +172,7 @@ fn a_copy_moves_to_another_route_if_direct_falls_silent() {
 #[test]
 fn blocks_at_a_hanging_depot_are_sent_elsewhere() {
     let Some(path) = narrow_path() else { return };
-    std::fs::write(path.root().join("file"), vec![7; BYTES]).unwrap();
+    std::fs::write(path.root().join("file"), noise(BYTES, 7)).unwrap();
     let route = path.route(&["near"]);
     path.keep_table(Some(&table(&route)));
     let depot = path.first_depot().id().to_string();

@@ -41,6 +41,9 @@ impl Uploader {
         let Some(web) = self.store.web() else {
             return Err(self.failed(Reason::Unsupported));
         };
+        // A piece is sent while the next one is read.
+        let pieces = content.size().min(2 * MAX_READ_BYTES);
+        let _memory = self.memory.take(pieces).await;
         let _permit = self.requests.acquire().await;
         if !matches!(self.store.scheme(), Scheme::Dav(_)) {
             let put = self.put(web, &place.key, content, !is_replaced).await;

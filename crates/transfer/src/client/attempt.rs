@@ -183,6 +183,7 @@ impl<C: Connector> StreamAttempt<C> {
                     agreed: AtomicBool::new(false),
                     compression: self.hello.compression,
                     unpacks: AtomicBool::new(false),
+                    unpacks_frames: AtomicBool::new(false),
                 };
                 let greeted = match takes_a_place {
                     true => {

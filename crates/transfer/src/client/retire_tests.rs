@@ -76,6 +76,7 @@ impl Bench {
             existing: ExistingPolicy::default(),
             receipt: false,
             compression: crate::compression::Compression::None,
+            packs: false,
             delta: false,
             in_place: false,
             keep: Preservation::default(),

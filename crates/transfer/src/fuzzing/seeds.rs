@@ -203,6 +203,15 @@ fn all() -> Vec<(&'static str, Frame)> {
             ),
         ),
         (
+            "pack",
+            Frame::Pack {
+                len: 21,
+                parts: b"\x15\0\0\0\x11\0\0\0\x0b\x09\0\0\0\0\0\0\0\x64\0\0\0\0\0\0\0"
+                    .as_slice()
+                    .into(),
+            },
+        ),
+        (
             "signature",
             Frame::Signature {
                 id: 5,
@@ -366,6 +375,7 @@ fn push() -> Hello {
         },
         receipt: false,
         compression: Compression::None,
+        packs: false,
         delta: false,
         in_place: false,
         keep: Preservation::default(),
@@ -397,6 +407,7 @@ fn pull() -> Hello {
         existing: ExistingPolicy::default(),
         receipt: false,
         compression: Compression::None,
+        packs: false,
         delta: false,
         in_place: false,
         keep: Preservation::default(),

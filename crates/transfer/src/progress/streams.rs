@@ -23,6 +23,8 @@ pub struct StreamCounters {
     pub route: RouteInfo,
     /// Bytes of file data that the stream carried.
     pub bytes: AtomicU64,
+    /// Bytes among them that compression and existing files have kept off the network.
+    pub saved: AtomicU64,
     /// Segments that its connections on this host retransmitted. Known when one has ended.
     pub retransmits: AtomicU64,
     /// True if `retransmits` is known.
@@ -153,6 +155,7 @@ impl StreamCounters {
             number,
             route: route.clone(),
             bytes: AtomicU64::new(0),
+            saved: AtomicU64::new(0),
             retransmits: AtomicU64::new(0),
             retransmits_known: AtomicBool::new(false),
             open: AtomicBool::new(true),

@@ -44,6 +44,7 @@ const HAVE_BYTES: usize = 3 * if MAX_HAVE_SUBTREES * size_of::<Subtree>() > SIGN
 const SIGNATURE_BYTES: usize = MAX_SIGNED_CHUNKS * size_of::<SignedChunk>();
 const ANSWER_BYTES: usize =
     MAX_WAITING_ANSWERS * (size_of::<AnswerFrames>() + 2 * MAX_DETAIL_BYTES / 3);
+// One body is being read, the other one is of the frames of a pack.
 const _: () = assert!(
     ANSWER_BYTES + HAVE_BYTES + 2 * MAX_BODY_BYTES + SESSION_BYTES + UNPACKER_BYTES <= STREAM_BYTES
 );
@@ -241,17 +242,29 @@ impl<S: FileStore> StreamInput<'_, S> {
                 self.hand_over_batch().await?;
             }
             if self.batch.is_empty() {
-                self.batch_from = reader.frame_bytes();
+                self.batch_from = reader.frame_bytes() - reader.open_pack_bytes();
             }
             match reader.next().await? {
                 Some(IncomingFrame::Block(block, form)) => {
                     self.take_block(reader, block, form).await?;
                 }
-                Some(IncomingFrame::Frame(frame)) => self.take_frame(frame).await?,
+                Some(IncomingFrame::Frame(frame)) => {
+                    if let Frame::Small { data, .. } = &frame {
+                        self.count_saved(reader.take_saved(data.len()));
+                    }
+                    self.take_frame(frame).await?;
+                }
                 None if self.receiver.conclusion().is_some() => return Ok(StreamEnd::Finished),
                 None => return Ok(StreamEnd::Closed),
             }
         }
+    }
+
+    /// Counts bytes of data that compression and existing files have kept off the network.
+    fn count_saved(&self, bytes: u64) {
+        let all = &self.receiver.reporter.progress.bytes_saved;
+        all.fetch_add(bytes, Ordering::Relaxed);
+        self.counters.saved.fetch_add(bytes, Ordering::Relaxed);
     }
 
     /// Waits for a permit among the blocks and batches in memory. Their number is limited, so that
@@ -316,9 +329,7 @@ impl<S: FileStore> StreamInput<'_, S> {
         let on_wire = reader.block_wire_bytes();
         let missing = reader.read_data(&block, form, data, arrived).await?;
         let mut hash = hasher.map(BlockHasher::finish);
-        let saved = len.saturating_sub(on_wire) as u64;
-        let counter = &receiver.reporter.progress.bytes_saved;
-        counter.fetch_add(saved, Ordering::Relaxed);
+        self.count_saved(len.saturating_sub(on_wire) as u64);
         let said = match form {
             BlockForm::Plaintext(said) => {
                 let plaintext = &receiver.reporter.progress.bytes_plaintext;
@@ -427,6 +438,7 @@ impl<S: FileStore> StreamInput<'_, S> {
             | Frame::ClearBlock(..)
             | Frame::PackedBlock(_)
             | Frame::PatchBlock(..)
+            | Frame::Pack { .. }
             | Frame::Signature { .. } => {
                 return Err(Error::Protocol(
                     "it sends what only a receiver sends".into(),

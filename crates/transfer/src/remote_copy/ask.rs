@@ -63,7 +63,7 @@ pub struct CopyAsk {
     /// If true, the data of large files is sent as plaintext, if the other side permits it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub no_encrypt: bool,
-    /// Compression of the data of large files. An earlier release compresses nothing.
+    /// Compression of the data on its way. An earlier release compresses nothing.
     #[serde(default, skip_serializing_if = "Compression::is_none")]
     pub compression: Compression,
     /// If true, blocks are put together from existing files.
@@ -147,6 +147,7 @@ impl CopyAsk {
             existing,
             receipt: false,
             compression: self.compression,
+            packs: false,
             delta: self.delta,
             in_place: self.in_place,
             keep: self.keep,

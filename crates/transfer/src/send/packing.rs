@@ -1,6 +1,6 @@
-//! Decides which blocks are compressed, from the speeds that one stream has measured. Pure.
+//! Decides what is compressed, from the speeds that one stream has measured. Pure.
 //!
-//! A thread reads, hashes and perhaps compresses a buffer while the one before it is written to the
+//! Blocks, and packs of other frames, are decided apart: small files take longer to read. A thread reads, hashes and perhaps compresses a buffer while the one before it is written to the
 //! network, so a stream is as fast as the slower of the two. Compression pays if it shortens the
 //! slower one.
 
@@ -21,18 +21,19 @@ const WEIGHT: f64 = 0.25;
 /// Number of buffers whose writing is not measured: they fill the buffers of the sockets.
 const UNMEASURED_BUFFERS: u32 = 2;
 
-/// Treatment of one block.
+/// Treatment of one block or pack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PackingPlan {
     /// It is sent as it is.
     Plain,
-    /// It is sent as it is, and a part of it is compressed to measure that.
+    /// It is sent as it is, and a part of it is compressed to measure that. A pack is compressed as a
+    /// whole, and sent so if that is shorter.
     Sample,
     /// It is sent compressed.
     Pack,
 }
 
-/// Times of one block, and its lengths.
+/// Times of one block or pack, and its lengths.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct BlockTimes {
     /// Length of its data, in bytes, and the time to read and hash it.
@@ -60,7 +61,29 @@ impl Average {
     }
 }
 
-/// Decides which blocks of one stream are compressed.
+/// Decides what is compressed on one stream.
+#[derive(Debug)]
+pub(crate) struct StreamPlanner {
+    pub blocks: PackingPlanner,
+    pub packs: PackingPlanner,
+}
+
+impl StreamPlanner {
+    pub(crate) fn new(method: Compression) -> Self {
+        Self {
+            blocks: PackingPlanner::new(method),
+            packs: PackingPlanner::new(method),
+        }
+    }
+
+    /// Takes the time in which a buffer of `bytes` was written to the network.
+    pub(crate) fn buffer_written(&mut self, bytes: u64, time: Duration) {
+        self.blocks.buffer_written(bytes, time);
+        self.packs.buffer_written(bytes, time);
+    }
+}
+
+/// Decides which blocks, or which packs, of one stream are compressed.
 #[derive(Debug)]
 pub(crate) struct PackingPlanner {
     method: Compression,
@@ -78,7 +101,7 @@ pub(crate) struct PackingPlanner {
 }
 
 impl PackingPlanner {
-    pub(crate) fn new(method: Compression) -> Self {
+    fn new(method: Compression) -> Self {
         Self {
             method,
             reading: Average::default(),
@@ -91,7 +114,7 @@ impl PackingPlanner {
         }
     }
 
-    /// Returns the treatment of the next block.
+    /// Returns the treatment of the next block or pack.
     pub(crate) fn plan(&self) -> PackingPlan {
         match self.method {
             Compression::None => PackingPlan::Plain,
@@ -104,7 +127,7 @@ impl PackingPlanner {
         }
     }
 
-    /// Takes the measurements of a block.
+    /// Takes the measurements of a block or pack.
     pub(crate) fn block_read(&mut self, times: &BlockTimes) {
         self.reading.add(times.reading.as_secs_f64(), times.data);
         if times.packed_from > 0 {
@@ -127,7 +150,7 @@ impl PackingPlanner {
     }
 
     /// Takes the time in which a buffer of `bytes` was written to the network.
-    pub(crate) fn buffer_written(&mut self, bytes: u64, time: Duration) {
+    fn buffer_written(&mut self, bytes: u64, time: Duration) {
         self.written_buffers = self.written_buffers.saturating_add(1);
         if self.written_buffers > UNMEASURED_BUFFERS {
             self.writing.add(time.as_secs_f64(), bytes);

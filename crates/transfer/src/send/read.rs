@@ -27,6 +27,7 @@ mod tests;
 
 pub(crate) use frame_buffer::FrameBuffer;
 pub(crate) use open_file::OpenSourceFile;
+use packed::PackRange;
 pub(crate) use packed::StreamPacking;
 pub(crate) use report::{FollowUp, ReadReport, ReadReports};
 
@@ -67,11 +68,15 @@ pub(crate) struct Reader<'a> {
     pub resume: bool,
     /// If true, the data of blocks travels in plaintext (LH-COPY-43).
     pub clear: bool,
-    /// Compression of the stream's blocks, if the other end understands it.
+    /// Compression of what the stream sends, if the other end understands it.
     pub packing: Option<&'a mut StreamPacking>,
+    /// If true, the other end understands PACK (LH-COPY-75).
+    pub packs: bool,
     /// Files for which FILE was sent on the stream.
     pub announced: &'a mut AnnouncedFiles,
     pub out: &'a mut FrameBuffer,
+    /// Bytes of file data that compression and existing files have kept off the network.
+    pub saved: u64,
 }
 
 /// Result of one piece of work: the number of bytes of file data, and a report.
@@ -89,10 +94,20 @@ impl Reader<'_> {
             _ => None,
         });
         self.source.prepare(&mut files);
+        let mut pack: Option<PackRange> = None;
         for work in work {
             let mut next = Some(work);
             while let Some(work) = next.take() {
+                let (end, is_packed) = (self.out.len(), !work.is_block());
+                let ends =
+                    |pack: &mut PackRange| !is_packed || pack.is_full(end, work.batch_bytes());
+                if let Some(ended) = pack.take_if(ends) {
+                    self.pack_frames(&ended, data);
+                }
                 let start = self.out.len();
+                if is_packed {
+                    pack.get_or_insert_with(|| PackRange::new(start, data));
+                }
                 let (read, report) = self.perform(work, &mut place);
                 data += read;
                 let Some((entry, report)) = report else {
@@ -108,6 +123,9 @@ impl Reader<'_> {
                     }
                 }
             }
+        }
+        if let Some(ended) = pack {
+            self.pack_frames(&ended, data);
         }
         data
     }

@@ -19,7 +19,7 @@ use crate::frame_io::{FLOW_REPORT_INTERVAL, FrameReader, IncomingFrame, KEEP_ALI
 use crate::progress::{NotKeptCounts, StreamCounters};
 use crate::receipt::ReceiptRole;
 use crate::receive::{StreamEnd, refused};
-use crate::send::packing::PackingPlanner;
+use crate::send::packing::StreamPlanner;
 use crate::send::queue::{TakeResult, WorkQueue};
 use crate::send::read::{AnnouncedFiles, FrameBuffer, Reader, StreamPacking};
 use crate::send::schedule::{StreamId, StreamWork};
@@ -43,6 +43,8 @@ pub(crate) struct DataSetting {
     pub compression: Compression,
     /// True if the other end understands it (LH-COPY-60).
     pub unpacks: AtomicBool,
+    /// True if the other end understands PACK, too (LH-COPY-75).
+    pub unpacks_frames: AtomicBool,
 }
 
 impl DataSetting {
@@ -54,6 +56,7 @@ impl DataSetting {
             agreed: AtomicBool::new(false),
             compression: Compression::None,
             unpacks: AtomicBool::new(false),
+            unpacks_frames: AtomicBool::new(false),
         }
     }
 
@@ -61,10 +64,15 @@ impl DataSetting {
     pub(crate) fn accept(&self, accepted: &Acceptance) {
         self.agreed.store(accepted.clear, Ordering::Relaxed);
         self.unpacks.store(accepted.compression, Ordering::Relaxed);
+        self.unpacks_frames.store(accepted.packs, Ordering::Relaxed);
     }
 
     fn may_pack(&self) -> bool {
         self.unpacks.load(Ordering::Relaxed)
+    }
+
+    fn may_pack_frames(&self) -> bool {
+        self.unpacks_frames.load(Ordering::Relaxed)
     }
 
     fn is_on(&self) -> bool {
@@ -90,7 +98,7 @@ where
     queue.add_stream(stream);
     let _back = ReturnOnDrop(queue, stream);
     let (filled, ready) = mpsc::channel(1);
-    let planner = Arc::new(Mutex::new(PackingPlanner::new(setting.compression)));
+    let planner = Arc::new(Mutex::new(StreamPlanner::new(setting.compression)));
     let produce = produce(queue, stream, filled, setting, &planner);
     let write = write(queue, counters, writer, ready, greeting, setting, &planner);
     let read = read_answers(queue, stream, counters, reader, setting);
@@ -115,6 +123,8 @@ struct FilledBuffer {
     frames: FrameBuffer,
     /// Bytes of file data in the frames.
     data: u64,
+    /// Bytes among them that compression and existing files have kept off the network.
+    saved: u64,
     _permit: ResourcePermit,
     /// Told once the frames have been written and flushed.
     written: Option<oneshot::Sender<()>>,
@@ -125,7 +135,7 @@ async fn produce(
     stream: StreamId,
     filled: mpsc::Sender<FilledBuffer>,
     setting: &DataSetting,
-    planner: &Arc<Mutex<PackingPlanner>>,
+    planner: &Arc<Mutex<StreamPlanner>>,
 ) -> Result<StreamEnd, Error> {
     let mut announced = AnnouncedFiles::default();
     let mut packing = StreamPacking::new(setting.compression, planner.clone());
@@ -152,7 +162,7 @@ async fn produce(
         };
         let place = queue.account.acquire(Resource::Buffers).await;
         let (queue, clear) = (queue.clone(), setting.is_on());
-        let may_pack = setting.may_pack();
+        let (may_pack, packs) = (setting.may_pack(), setting.may_pack_frames());
         let reading = blocking(move || {
             let mut frames = FrameBuffer::new(queue.account.buffers().take());
             let mut reader = Reader {
@@ -162,13 +172,17 @@ async fn produce(
                 resume: queue.resume,
                 clear,
                 packing: packing.as_mut().filter(|_| may_pack),
+                packs,
                 announced: &mut announced,
                 out: &mut frames,
+                saved: 0,
             };
             let data = reader.fill(work, file_place);
+            let saved = reader.saved;
             let filled = FilledBuffer {
                 frames,
                 data,
+                saved,
                 _permit: place,
                 written: None,
             };
@@ -191,6 +205,7 @@ async fn write_last(queue: &WorkQueue, filled: &mpsc::Sender<FilledBuffer>, fram
     let last = FilledBuffer {
         frames,
         data: 0,
+        saved: 0,
         _permit: queue.account.acquire(Resource::Buffers).await,
         written: Some(written),
     };
@@ -216,7 +231,7 @@ async fn write<W: AsyncWrite + Unpin>(
     mut ready: mpsc::Receiver<FilledBuffer>,
     greeting: Vec<u8>,
     setting: &DataSetting,
-    planner: &Mutex<PackingPlanner>,
+    planner: &Mutex<StreamPlanner>,
 ) -> Result<StreamEnd, Error> {
     writer.write_all(&greeting).await?;
     // Not flushed if data follows at once, so that both share one flight.
@@ -272,6 +287,9 @@ async fn write<W: AsyncWrite + Unpin>(
                 }
                 planner.lock().buffer_written(written, started.elapsed());
                 counters.bytes.fetch_add(filled.data, Ordering::Relaxed);
+                counters.saved.fetch_add(filled.saved, Ordering::Relaxed);
+                let saved = &queue.reporter.progress.bytes_saved;
+                saved.fetch_add(filled.saved, Ordering::Relaxed);
                 queue.account.buffers().put_back(filled.frames.into_bytes());
                 flushed = false;
                 if let Some(written) = filled.written {

@@ -3,8 +3,8 @@
 use super::encode::put_option;
 use super::field_reader::FieldReader;
 use super::options::{
-    CLEAR, COMPRESSION, DELTA, HARD_LINKS, INSTANCE, KEEP, MAX_OPTION_BYTES, PLACEMENT, PRESENT,
-    RECEIPT, decode_keep, decode_options, put_keep,
+    CLEAR, COMPRESSION, DELTA, HARD_LINKS, INSTANCE, KEEP, MAX_OPTION_BYTES, PACKS, PLACEMENT,
+    PRESENT, RECEIPT, decode_keep, decode_options, put_keep,
 };
 use super::{CopyInstance, Placement, VERSION, WireError};
 use crate::preservation::Preservation;
@@ -30,6 +30,8 @@ pub(crate) struct Acceptance {
     pub receipt: bool,
     /// If true, the data of blocks may travel compressed (LH-COPY-60).
     pub compression: bool,
+    /// If true, other frames than blocks may travel compressed, too (LH-COPY-75).
+    pub packs: bool,
     /// If true, blocks may be put together from existing files (LH-COPY-62).
     pub delta: bool,
     /// Selection of HELLO, from a server that understands it (LH-COPY-65).
@@ -65,6 +67,9 @@ impl Acceptance {
         if self.delta {
             put_option(out, DELTA, &[]);
         }
+        if self.packs {
+            put_option(out, PACKS, &[]);
+        }
     }
 
     pub(super) fn decode(fields: &mut FieldReader) -> Result<Self, WireError> {
@@ -89,6 +94,7 @@ impl Acceptance {
                 RECEIPT => accepted.receipt = true,
                 COMPRESSION => accepted.compression = true,
                 DELTA => accepted.delta = true,
+                PACKS => accepted.packs = true,
                 KEEP => accepted.keep = decode_keep(value)?,
                 _ => return Ok(false),
             }

@@ -99,6 +99,14 @@ pub(crate) fn decode(frame_type: FrameType, body: Bytes) -> Result<Frame, WireEr
         FrameType::PatchBlock => {
             Frame::PatchBlock(fields.block()?, BlockHash::from_bytes(fields.hash()?))
         }
+        FrameType::Pack => {
+            let len = fields.u32()?;
+            if len == 0 || len as usize > MAX_PACK_BYTES {
+                return Err(WireError::Bound);
+            }
+            let parts = fields.rest();
+            Frame::Pack { len, parts }
+        }
         FrameType::Signature => Frame::Signature {
             id: fields.id()?,
             chunk_log2: {

@@ -4,7 +4,7 @@ use super::*;
 
 impl Frame {
     /// Appends the frame. For BLOCK, the data must follow immediately. For PACKED_BLOCK and
-    /// PATCH_BLOCK, the length does not count the parts yet: see [`finish_block_of_parts`].
+    /// PATCH_BLOCK, the length does not count the parts yet: see [`finish_frame_of_parts`].
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         let start = out.len();
         out.extend_from_slice(&[0; 4]);
@@ -32,6 +32,7 @@ impl Frame {
             Frame::ClearBlock(..) => FrameType::ClearBlock,
             Frame::PackedBlock(_) => FrameType::PackedBlock,
             Frame::PatchBlock(..) => FrameType::PatchBlock,
+            Frame::Pack { .. } => FrameType::Pack,
             Frame::Signature { .. } => FrameType::Signature,
             Frame::FileEnd { .. } => FrameType::FileEnd,
             Frame::Failed { .. } => FrameType::Failed,
@@ -126,6 +127,10 @@ impl Frame {
             Frame::ClearBlock(block, hash) | Frame::PatchBlock(block, hash) => {
                 put_block(out, block);
                 out.extend_from_slice(hash.as_bytes());
+            }
+            Frame::Pack { len, parts } => {
+                out.extend_from_slice(&len.to_le_bytes());
+                out.extend_from_slice(parts);
             }
             Frame::FileEnd { id, hash } => {
                 out.extend_from_slice(&id.to_le_bytes());
@@ -243,8 +248,9 @@ pub(crate) fn finish_clear_block(frame: &mut [u8], hash: BlockHash) {
     put_at(frame, at, hash.as_bytes());
 }
 
-/// Counts the parts of a PACKED_BLOCK or PATCH_BLOCK frame, which is all of `frame`, in its length.
-pub(crate) fn finish_block_of_parts(frame: &mut [u8]) {
+/// Counts the parts of a PACKED_BLOCK, PATCH_BLOCK or PACK frame, which is all of `frame`, in its
+/// length.
+pub(crate) fn finish_frame_of_parts(frame: &mut [u8]) {
     let len = frame.len().saturating_sub(4) as u32;
     put_at(frame, 0, &len.to_le_bytes());
 }

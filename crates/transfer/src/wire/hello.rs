@@ -9,8 +9,8 @@ use super::encode::{put_bytes, put_option};
 use super::field_reader::FieldReader;
 use super::options::{
     CLEAR, COMPRESSION, CRITICAL, DELTA, EXISTING, FILTER, HARD_LINKS, IN_PLACE, KEEP,
-    MAX_HELLO_OPTION_BYTES, NOT_KEPT, OFFER, PART, PLACEMENT, RECEIPT, REST, RESUME, SINGLE, TOKEN,
-    decode_keep, decode_options, put_keep,
+    MAX_HELLO_OPTION_BYTES, NOT_KEPT, OFFER, PACKS, PART, PLACEMENT, RECEIPT, REST, RESUME, SINGLE,
+    TOKEN, decode_keep, decode_options, put_keep,
 };
 use super::*;
 use crate::bearer::{BearerToken, MAX_TOKEN_BYTES};
@@ -84,6 +84,9 @@ pub struct Hello {
     pub receipt: bool,
     /// Method by which the data of blocks may be compressed (LH-COPY-60).
     pub compression: Compression,
+    /// If true, other frames than blocks may travel compressed, too (LH-COPY-75).
+    /// [`crate::Client`] sets it if anything is compressed.
+    pub packs: bool,
     /// If true, blocks may be put together from existing files (LH-COPY-62).
     pub delta: bool,
     /// If true, existing files are overwritten in place (LH-COPY-73).
@@ -254,6 +257,9 @@ impl Hello {
         if self.in_place {
             put_option(out, IN_PLACE, &[]);
         }
+        if self.packs {
+            put_option(out, PACKS, &[]);
+        }
     }
 
     pub(super) fn decode(fields: &mut FieldReader) -> Result<Self, WireError> {
@@ -299,7 +305,8 @@ impl Hello {
         let (mut resume, mut clear, mut offer) = (false, false, None);
         let (mut hard_links, mut single, mut portion) = (false, false, Portion::Whole);
         let (mut placement, mut reports_not_kept, mut receipt) = (None, false, false);
-        let (mut compression, mut delta, mut in_place) = (Compression::None, false, false);
+        let (mut compression, mut packs) = (Compression::None, false);
+        let (mut delta, mut in_place) = (false, false);
         let (mut filter, mut existing) = (FilterRules::default(), ExistingPolicy::default());
         let (mut keep, mut bearer) = (Preservation::default(), None);
         decode_options(fields, MAX_HELLO_OPTION_BYTES, |kind, value| {
@@ -325,6 +332,7 @@ impl Hello {
                 }
                 RECEIPT => receipt = true,
                 DELTA => delta = true,
+                PACKS => packs = true,
                 IN_PLACE => in_place = true,
                 COMPRESSION => {
                     compression = value.code(Compression::from_code, "compression")?;
@@ -350,6 +358,7 @@ impl Hello {
             existing,
             receipt,
             compression,
+            packs,
             delta,
             in_place,
             keep,

@@ -49,6 +49,9 @@ pub(super) const RECEIPT: u16 = 15;
 /// HELLO and ACCEPT option: the data of blocks may travel compressed (LH-COPY-60). In HELLO, its
 /// byte is the method that the client requests. In ACCEPT, it has no value.
 pub(super) const COMPRESSION: u16 = 20;
+/// HELLO and ACCEPT option without a value: other frames than blocks may travel compressed, too, in
+/// PACK (LH-COPY-75).
+pub(super) const PACKS: u16 = 24;
 /// HELLO and ACCEPT option without a value: blocks may be put together from existing files
 /// (LH-COPY-62).
 pub(super) const DELTA: u16 = 21;

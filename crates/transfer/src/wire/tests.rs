@@ -183,13 +183,13 @@ fn hello() -> impl Strategy<Value = Hello> {
         (filter(), 0u8..8, keep()),
         (
             prop::option::of(0..=Compression::MAX_LEVEL),
-            any::<[bool; 2]>(),
+            any::<[bool; 3]>(),
             prop::option::of("[A-Za-z0-9._-]{1,40}"),
         ),
     );
     (any::<[u8; 16]>(), prop_oneof![push, pull], options).prop_map(|(token, request, options)| {
         let (flags, offer, portion, placement, (filter, existing, keep), last) = options;
-        let (compression, [delta, in_place], bearer) = last;
+        let (compression, [delta, in_place, packs], bearer) = last;
         let bearer = bearer.map(|text| BearerToken::new(&text).unwrap());
         let [resume, clear, hard_links, single, reports_not_kept, receipt] = flags;
         Hello {
@@ -209,6 +209,7 @@ fn hello() -> impl Strategy<Value = Hello> {
             compression: compression
                 .and_then(Compression::from_code)
                 .unwrap_or_default(),
+            packs,
             delta,
             in_place,
             keep,
@@ -245,12 +246,20 @@ fn frame() -> impl Strategy<Value = Frame> {
         (
             any::<u16>(),
             any::<Option<[u8; 8]>>(),
-            any::<[bool; 6]>(),
+            any::<[bool; 7]>(),
             prop::option::of(placement()),
             keep()
         )
             .prop_map(|(max_streams, instance, flags, placement, keep)| {
-                let [clear, present, hard_links, receipt, compression, delta] = flags;
+                let [
+                    clear,
+                    present,
+                    hard_links,
+                    receipt,
+                    compression,
+                    delta,
+                    packs,
+                ] = flags;
                 Frame::Accept(Acceptance {
                     max_streams,
                     instance,
@@ -260,6 +269,7 @@ fn frame() -> impl Strategy<Value = Frame> {
                     placement,
                     receipt,
                     compression,
+                    packs,
                     delta,
                     keep,
                 })
@@ -317,6 +327,14 @@ fn frame() -> impl Strategy<Value = Frame> {
         }),
         block().prop_map(Frame::Block),
         block().prop_map(Frame::PackedBlock),
+        (
+            1..=MAX_PACK_BYTES as u32,
+            proptest::collection::vec(any::<u8>(), 0..50)
+        )
+            .prop_map(|(len, parts)| Frame::Pack {
+                len,
+                parts: parts.into()
+            }),
         (block(), any::<[u8; 32]>())
             .prop_map(|(block, hash)| Frame::PatchBlock(block, BlockHash::from_bytes(hash))),
         (
@@ -438,8 +456,8 @@ proptest! {
         frame in frame(),
         cut in any::<prop::sample::Index>(),
     ) {
-        // The data of SMALL extends to the frame's end, so only a cut before the data is certain to
-        // be detected.
+        // The data of SMALL and PACK extends to the frame's end, so only a cut before the data is
+        // certain to be detected.
         let mut bytes = Vec::new();
         frame.encode(&mut bytes);
         let body = Bytes::copy_from_slice(&bytes[5..]);
@@ -447,6 +465,7 @@ proptest! {
         // A cut between two options is not detected either.
         let certain = match &frame {
             Frame::Small { data, .. } => body.len() - data.len(),
+            Frame::Pack { parts, .. } => body.len() - parts.len(),
             Frame::Hello(hello) => body_of(&Frame::Hello(Hello {
                 token: hello.token,
                 request: hello.request.clone(),
@@ -460,7 +479,7 @@ proptest! {
             prop_assert!(decode(frame_type, body.slice(..cut.index(certain))).is_err());
         }
         // A byte behind HELLO or ACCEPT is a truncated option.
-        if frame_type != FrameType::Small {
+        if !matches!(frame_type, FrameType::Small | FrameType::Pack) {
             bytes.push(0);
             prop_assert!(decode(frame_type, Bytes::copy_from_slice(&bytes[5..])).is_err());
         }
@@ -468,7 +487,7 @@ proptest! {
 
     #[test]
     fn any_bytes_decode_or_are_refused(
-        kind in 1u8..=32,
+        kind in 1u8..=33,
         body in proptest::collection::vec(any::<u8>(), 0..400),
     ) {
         if let Some(frame_type) = FrameType::from_repr(kind) {
@@ -538,6 +557,7 @@ fn plain_hello() -> Hello {
         existing: ExistingPolicy::default(),
         receipt: false,
         compression: Compression::None,
+        packs: false,
         delta: false,
         in_place: false,
         keep: Preservation::default(),
@@ -1091,4 +1111,41 @@ fn lh_copy_55_unknown_rule_is_refused() {
         decode(FrameType::Hello, Bytes::copy_from_slice(&bytes[5..])),
         Err(WireError::Value("filter"))
     );
+}
+
+#[test]
+fn lh_copy_75_packs_are_offered_and_confirmed() {
+    let hello = Hello {
+        packs: true,
+        ..plain_hello()
+    };
+    let plain = body_of(&Frame::Hello(plain_hello()));
+    let body = body_of(&Frame::Hello(hello.clone()));
+    assert_eq!(&body[..], &[&plain[..], &[24, 0, 0, 0]].concat()[..]);
+    assert_eq!(decode(FrameType::Hello, body), Ok(Frame::Hello(hello)));
+    let accepted = Frame::Accept(Acceptance {
+        packs: true,
+        ..Acceptance::default()
+    });
+    let body = body_of(&accepted);
+    assert_eq!(&body[4..], [24, 0, 0, 0]);
+    assert_eq!(decode(FrameType::Accept, body), Ok(accepted));
+}
+
+#[test]
+fn lh_copy_75_length_of_a_pack_is_bounded() {
+    let pack = |len: u32| decode(FrameType::Pack, len.to_le_bytes().to_vec().into());
+    let parts = Bytes::new();
+    let longest = MAX_PACK_BYTES as u32;
+    assert_eq!(longest, 344_064);
+    assert_eq!(
+        pack(longest),
+        Ok(Frame::Pack {
+            len: longest,
+            parts
+        })
+    );
+    for wrong in [0, longest + 1, u32::MAX] {
+        assert_eq!(pack(wrong), Err(WireError::Bound));
+    }
 }

@@ -368,6 +368,7 @@ pub async fn pull_hostile(
         existing: ExistingPolicy::default(),
         receipt: false,
         compression: Compression::None,
+        packs: false,
         delta: false,
         in_place: false,
         keep: Preservation::default(),

@@ -105,6 +105,7 @@ pub fn hello(request: CopyRequest) -> Hello {
         existing: ExistingPolicy::default(),
         receipt: false,
         compression: Compression::None,
+        packs: false,
         delta: false,
         in_place: false,
         keep: Preservation::default(),

@@ -1,5 +1,7 @@
 //! Reports to the controller about a finished copy.
 
+use std::sync::atomic::Ordering;
+
 use longhaul_control_api::measurements::Batch;
 use longhaul_control_api::transfers::{Outcome, RouteUsed, TransferReport};
 use longhaul_control_client::Spool;
@@ -13,6 +15,9 @@ use crate::controller::sync;
 use crate::cp::measured::{CopySummary, measured};
 use crate::exit::Exit;
 use crate::report::Report;
+
+/// A copy of which compression saves more than this fraction is shorter than was promised.
+const MAX_SAVED_FRACTION: u64 = 20;
 
 impl Routing {
     /// Returns the spool of reports to the controller.
@@ -54,10 +59,14 @@ impl Routing {
         failed: &[RouteInfo],
         progress: &TransferProgress,
     ) -> Vec<SpoolEntry> {
-        let bytes = progress.bytes_travelled();
-        if bytes == 0 {
+        let content = progress.bytes_travelled();
+        if content == 0 {
             return Vec::new();
         }
+        // Compression says nothing about the network, nor about the accuracy of a promise.
+        let saved = progress.bytes_saved.load(Ordering::Relaxed);
+        let bytes = content.saturating_sub(saved).max(1);
+        let is_as_promised = saved <= content / MAX_SAVED_FRACTION;
         let mut entries = Vec::new();
         let Ok(id) = SessionId::random() else {
             return entries;
@@ -76,6 +85,7 @@ impl Routing {
             streams: u32::try_from(sum.streams).ok(),
             failed: failed.contains(&sum.route),
         });
+        let promised = self.said().promised.map(|(promised, _)| promised);
         entries.push(SpoolEntry::Transfer(TransferReport {
             id: id.to_string(),
             from,
@@ -89,7 +99,7 @@ impl Routing {
                 Exit::Interrupted => Outcome::Cancelled,
                 _ => Outcome::Failed,
             },
-            promised: self.said().promised.map(|(promised, _)| promised),
+            promised: promised.filter(|_| is_as_promised),
             routes: routes.collect(),
             error: report.summary.error.as_deref().map(str::to_owned),
         }));

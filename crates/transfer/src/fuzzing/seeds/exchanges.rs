@@ -48,6 +48,14 @@ fn in_clear_blocks(id: u64, path: &[u8], change: u8) -> Vec<Frame> {
     frames
 }
 
+/// Returns these frames in one PACK, whose part is as it is.
+fn in_pack(frames: &[Frame]) -> Frame {
+    let frames = encoded(frames);
+    let len = frames.len() as u32;
+    let parts = [&len.to_le_bytes()[..], &frames].concat().into();
+    Frame::Pack { len, parts }
+}
+
 /// Returns what senders send after HELLO.
 pub(in super::super) fn senders() -> Vec<Seed> {
     let meta = Meta::default();
@@ -156,6 +164,12 @@ pub(in super::super) fn senders() -> Vec<Seed> {
             encoded(&[in_clear_blocks(0, b"x", 1), vec![end(1)]].concat()),
         ),
         ("tree", encoded(&tree)),
+        ("packed-tree", encoded(&[in_pack(&tree[..9]), end(9)])),
+        (
+            "keep-alive-in-a-pack",
+            encoded(&[in_pack(&[Frame::KeepAlive])]),
+        ),
+        ("pack-in-a-pack", encoded(&[in_pack(&[in_pack(&[end(1)])])])),
         ("tree-twice", encoded(&[tree.clone(), tree].concat())),
         (
             "disk-full",

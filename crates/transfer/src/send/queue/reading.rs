@@ -45,11 +45,6 @@ impl ReadReports for WorkQueue {
         self.signatures.get(id)
     }
 
-    fn count_saved(&self, bytes: u64) {
-        let saved = &self.reporter.progress.bytes_saved;
-        saved.fetch_add(bytes, Ordering::Relaxed);
-    }
-
     fn take_report(
         &self,
         stream: StreamId,

@@ -9,7 +9,7 @@ use std::ops::Range;
 use crate::limits::BUFFER_BYTES;
 use crate::tree_hash::{BlockHash, Hash};
 use crate::wire::{
-    EntryHead, Frame, Meta, begin_small, finish_block_of_parts, finish_clear_block, finish_small,
+    EntryHead, Frame, Meta, begin_small, finish_clear_block, finish_frame_of_parts, finish_small,
 };
 
 /// Size of a buffer for frames without data, in bytes.
@@ -134,16 +134,24 @@ impl FrameBuffer {
         }
     }
 
-    /// Ends a PACKED_BLOCK or PATCH_BLOCK frame that begins at `start`, with its parts.
-    pub(super) fn finish_block_of_parts(&mut self, start: usize) {
+    /// Ends a PACKED_BLOCK, PATCH_BLOCK or PACK frame that begins at `start`, with its parts.
+    pub(super) fn finish_frame_of_parts(&mut self, start: usize) {
         if let Some(frame) = self.bytes.get_mut(start..self.filled) {
-            finish_block_of_parts(frame);
+            finish_frame_of_parts(frame);
         }
     }
 
     /// Returns what was appended after the first `begin` bytes.
     pub(super) fn since(&self, begin: usize) -> &[u8] {
         self.bytes.get(begin..self.filled).unwrap_or_default()
+    }
+
+    /// Replaces what is between `start` and `end` by what follows it.
+    pub(super) fn replace(&mut self, start: usize, end: usize) {
+        if start <= end && end <= self.filled {
+            self.bytes.copy_within(end..self.filled, start);
+            self.truncate(start + (self.filled - end));
+        }
     }
 
     /// Returns the next `len` bytes to be filled, with arbitrary content.
@@ -306,6 +314,13 @@ mod tests {
         .encode(&mut expected);
         Frame::KeepAlive.encode(&mut expected);
         assert_eq!(buffer.filled(), expected);
+        let end = buffer.len();
+        buffer.put(&Frame::Retire);
+        buffer.replace(3, end);
+        assert_eq!(
+            buffer.filled(),
+            [&expected[..3], &[1, 0, 0, 0, 18]].concat()
+        );
         buffer.truncate(3);
         assert_eq!(buffer.filled(), &expected[..3]);
     }

@@ -1,36 +1,71 @@
-//! Reads blocks that travel compressed (LH-COPY-61).
+//! Compresses what a stream sends: the data of blocks (LH-COPY-61), and packs of other frames
+//! (LH-COPY-75).
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use parking_lot::Mutex;
 
-use super::{Reader, read_and_hash};
+use super::{FrameBuffer, Reader, read_and_hash};
 use crate::compression::Compression;
 use crate::error::{Failure, FailureKind};
-use crate::packed::{MAX_PART_BYTES, PART_HEAD_BYTES, Packer};
-use crate::send::packing::{BlockTimes, PackingPlan, PackingPlanner};
+use crate::packed::{MAX_PART_BYTES, PART_HEAD_BYTES, Packer, lengths};
+use crate::send::packing::{BlockTimes, PackingPlan, StreamPlanner};
 use crate::send::source::SourceFile;
 use crate::tree_hash::{BlockHash, BlockHasher};
-use crate::wire::{Block, Frame};
+use crate::wire::{Block, FRAME_HEAD_BYTES, Frame, MAX_PACK_BYTES};
 
-/// Compression of the blocks of one stream.
+/// Length that a pack does not exceed unless one frame does, in bytes. It is compressed as one part.
+const PACK_BYTES: usize = MAX_PART_BYTES;
+/// Minimum length of a pack, in bytes. Less is not worth a header.
+const MIN_PACK_BYTES: usize = 128;
+/// Bytes of a PACK before its parts.
+const PACK_HEAD_BYTES: usize = FRAME_HEAD_BYTES + 4;
+
+/// Compression on one stream.
 pub(crate) struct StreamPacking {
     packer: Packer,
     /// Shared with the task that measures how fast the network is.
-    planner: Arc<Mutex<PackingPlanner>>,
+    planner: Arc<Mutex<StreamPlanner>>,
+}
+
+/// Frames at the end of a buffer that may become one pack.
+pub(super) struct PackRange {
+    /// Their position in the buffer.
+    start: usize,
+    /// Bytes of file data in the buffer before them.
+    data_before: u64,
+    began: Instant,
+}
+
+impl PackRange {
+    pub(super) fn new(start: usize, data_before: u64) -> Self {
+        Self {
+            start,
+            data_before,
+            began: Instant::now(),
+        }
+    }
+
+    /// Returns true if the pack would become too long with another frame of `more` bytes in a
+    /// buffer that is filled up to `end`.
+    pub(super) fn is_full(&self, end: usize, more: u64) -> bool {
+        let len = end.saturating_sub(self.start) as u64;
+        len > 0 && len.saturating_add(more) > PACK_BYTES as u64
+    }
 }
 
 impl StreamPacking {
     /// Returns `None` if nothing is compressed.
-    pub(crate) fn new(method: Compression, planner: Arc<Mutex<PackingPlanner>>) -> Option<Self> {
+    pub(crate) fn new(method: Compression, planner: Arc<Mutex<StreamPlanner>>) -> Option<Self> {
         let packer = Packer::new(method.level()?);
         Some(Self { packer, planner })
     }
 
     /// Returns the treatment of the next block.
     pub(super) fn plan(&self) -> PackingPlan {
-        self.planner.lock().plan()
+        self.planner.lock().blocks.plan()
     }
 
     /// Takes the measurements of a block that is sent as it is, whose content begins with `first`.
@@ -55,11 +90,74 @@ impl StreamPacking {
             times.packing = started.elapsed();
             times.packed_from = sample.len() as u64;
         }
-        self.planner.lock().block_read(&times);
+        self.planner.lock().blocks.block_read(&times);
+    }
+
+    /// Compresses the frames of `range`, if that is planned and makes them shorter. `data_end` is
+    /// the number of bytes of file data in the buffer. Returns the number of bytes of file data
+    /// that are saved.
+    fn pack(&mut self, out: &mut FrameBuffer, range: &PackRange, data_end: u64) -> u64 {
+        let (start, end) = (range.start, out.len());
+        let len = end.saturating_sub(start);
+        let parts = lengths(len).count();
+        let room = PACK_HEAD_BYTES + len + parts * PART_HEAD_BYTES;
+        if !(MIN_PACK_BYTES..=MAX_PACK_BYTES).contains(&len) || !out.fits(room) {
+            return 0;
+        }
+        let mut times = BlockTimes {
+            data: len as u64,
+            reading: range.began.elapsed(),
+            ..BlockTimes::default()
+        };
+        let plan = self.planner.lock().packs.plan();
+        let mut saved = 0;
+        if plan != PackingPlan::Plain {
+            let started = Instant::now();
+            let packed = self.compress(out, start, len);
+            times.packing = started.elapsed();
+            times.packed_from = len as u64;
+            times.packed_to = packed.min(len) as u64;
+            match packed < len {
+                true => out.replace(start, end),
+                false => out.truncate(end),
+            }
+            saved = len.saturating_sub(packed) as u64;
+        }
+        self.planner.lock().packs.block_read(&times);
+        saved.min(data_end.saturating_sub(range.data_before))
+    }
+
+    /// Appends a PACK of the `len` bytes from `start`, which are at the end of the buffer. Returns
+    /// its length.
+    fn compress(&mut self, out: &mut FrameBuffer, start: usize, len: usize) -> usize {
+        let begin = out.len();
+        out.put(&Frame::Pack {
+            len: len as u32,
+            parts: Bytes::new(),
+        });
+        let mut at = start;
+        for len in lengths(len) {
+            let frames = out.since(at).get(..len).unwrap_or_default();
+            self.packer.part(len).copy_from_slice(frames);
+            let packed = self.packer.pack(len, out.spare(PART_HEAD_BYTES + len));
+            out.advance(packed);
+            at += len;
+        }
+        out.finish_frame_of_parts(begin);
+        out.len() - begin
     }
 }
 
 impl Reader<'_> {
+    /// Compresses the frames of `range`, which are at the end of the buffer, if that pays. `data` is
+    /// the number of bytes of file data in the buffer.
+    pub(super) fn pack_frames(&mut self, range: &PackRange, data: u64) {
+        if let Some(packing) = self.packing.as_mut().filter(|_| self.packs) {
+            let saved = packing.pack(self.out, range, data);
+            self.saved += saved;
+        }
+    }
+
     /// Reads, hashes, compresses and frames a block.
     pub(super) fn read_packed_block(
         &mut self,
@@ -97,12 +195,11 @@ impl Reader<'_> {
             }
         }
         hasher.update_zeros(u64::from(block.len.saturating_sub(hashed)));
-        self.out.finish_block_of_parts(start);
+        self.out.finish_frame_of_parts(start);
         times.data = block.data_len() as u64;
         times.packed_from = times.data;
-        packing.planner.lock().block_read(&times);
-        let saved = times.data.saturating_sub(times.packed_to);
-        self.reports.count_saved(saved);
+        packing.planner.lock().blocks.block_read(&times);
+        self.saved += times.data.saturating_sub(times.packed_to);
         Ok(hasher.finish())
     }
 }

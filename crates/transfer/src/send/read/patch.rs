@@ -37,8 +37,8 @@ impl Reader<'_> {
         let written = write_parts(room, &parts);
         self.out.advance(written);
         self.out.set_block_hash(header_end, hash);
-        self.out.finish_block_of_parts(start);
-        self.reports.count_saved(len.saturating_sub(written) as u64);
+        self.out.finish_frame_of_parts(start);
+        self.saved += len.saturating_sub(written) as u64;
         Ok(hash)
     }
 }

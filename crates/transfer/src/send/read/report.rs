@@ -51,8 +51,6 @@ pub(crate) trait ReadReports {
     fn is_over(&self) -> bool;
     /// Returns the chunks that the receiver has of this entry's file, if it sent them.
     fn signature(&self, id: u64) -> Option<Arc<Signature>>;
-    /// Counts bytes of data that compression or existing files have kept off the network.
-    fn count_saved(&self, bytes: u64);
     /// Takes the report on `entry`, which was read for `stream`.
     fn take_report(
         &self,

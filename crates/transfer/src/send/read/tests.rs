@@ -3,8 +3,11 @@
 use parking_lot::Mutex;
 
 use super::*;
+use crate::compression::Compression;
+use crate::frame_io::{FrameReader, IncomingFrame};
 use crate::limits::BUFFER_BYTES;
 use crate::path::RelPath;
+use crate::send::packing::StreamPlanner;
 use crate::send::schedule::FoundEntry;
 use crate::send::walk::WalkSink;
 use crate::wire::{EntryHead, Extent};
@@ -80,8 +83,6 @@ impl ReadReports for Received {
     fn signature(&self, _: u64) -> Option<Arc<crate::delta::Signature>> {
         None
     }
-
-    fn count_saved(&self, _: u64) {}
 
     fn take_report(&self, _: StreamId, entry: &Arc<SourceEntry>, report: ReadReport) -> FollowUp {
         let file = entry.clone();
@@ -175,9 +176,11 @@ fn read(source: &Memory, work: Vec<Vec<StreamWork>>) -> (Vec<u8>, Vec<String>) {
             stream: 0,
             resume: false,
             packing: None,
+            packs: false,
             clear: false,
             announced: &mut announced,
             out: &mut out,
+            saved: 0,
         };
         reader.fill(work, None);
         framed.extend_from_slice(out.filled());
@@ -349,4 +352,99 @@ fn offer_has_the_content_read_or_the_metadata_found() {
         let (framed, said) = read(&source, vec![vec![StreamWork::ReadOffer(entry(5))]]);
         assert_eq!((framed.len(), said), (0, vec!["not offered".to_owned()]));
     }
+}
+
+/// Returns what is sent for `work` on a stream with this method, whose other end understands PACK if
+/// `packs`.
+fn read_packed(
+    source: &dyn Source,
+    work: Vec<StreamWork>,
+    method: Compression,
+    packs: bool,
+) -> Vec<u8> {
+    let planner = Arc::new(Mutex::new(StreamPlanner::new(method)));
+    let mut packing = StreamPacking::new(method, planner);
+    let mut out = FrameBuffer::new(Vec::new());
+    let mut reader = Reader {
+        source,
+        reports: &Received::default(),
+        stream: 0,
+        resume: false,
+        packing: packing.as_mut(),
+        packs,
+        clear: false,
+        announced: &mut AnnouncedFiles::default(),
+        out: &mut out,
+        saved: 0,
+    };
+    reader.fill(work, None);
+    let sent = out.filled().to_vec();
+    assert_eq!(out.into_bytes().len(), BUFFER_BYTES, "it never grows");
+    sent
+}
+
+/// Returns the frames that a receiver reads.
+async fn frames_in(bytes: &[u8]) -> Vec<Frame> {
+    let (mut reader, mut frames) = (FrameReader::new(bytes), Vec::new());
+    while let Some(IncomingFrame::Frame(frame)) = reader.next().await.unwrap() {
+        frames.push(frame);
+    }
+    frames
+}
+
+/// LH-COPY-75.
+#[tokio::test]
+async fn small_files_travel_in_packs_where_that_is_understood() {
+    let zstd = Compression::Zstd(3);
+    // A few in one pack, so many that there are several, and one in three parts.
+    for (size, count, most) in [(4000, 5, 2000), (4000, 90, 30_000), (262_144, 2, 40_000)] {
+        let source = file(size);
+        let work = || -> Vec<StreamWork> {
+            let entries = (0..count).map(|_| StreamWork::Entry(entry(size as u64)));
+            let end = StreamWork::End {
+                entries: 9,
+                bytes: 9,
+            };
+            entries.chain([end]).collect()
+        };
+        let plain = read_packed(&source, work(), zstd, false);
+        assert_eq!(
+            plain,
+            read_packed(&source, work(), Compression::Auto, true),
+            "nothing is known yet"
+        );
+        let packed = read_packed(&source, work(), zstd, true);
+        assert!(packed.len() < most, "{} of {}", packed.len(), plain.len());
+        let frames = frames_in(&packed).await;
+        assert_eq!(frames.len(), count + 1);
+        assert!(frames == frames_in(&plain).await);
+    }
+}
+
+#[tokio::test]
+async fn frames_that_do_not_shrink_are_not_packed() {
+    let mut noise = file(100_000);
+    blake3::Hasher::new().finalize_xof().fill(&mut noise.data);
+    let work = || vec![StreamWork::Entry(entry(100_000))];
+    let plain = read_packed(&noise, work(), Compression::Zstd(3), false);
+    assert!(plain == read_packed(&noise, work(), Compression::Zstd(3), true));
+}
+
+#[tokio::test]
+async fn blocks_are_not_packed() {
+    let source = file(300_000);
+    let sent = read_packed(
+        &source,
+        vec![open(entry(300_000))],
+        Compression::Zstd(3),
+        true,
+    );
+    let mut reader = FrameReader::new(&sent[..]);
+    let first = reader.next().await.unwrap();
+    assert!(matches!(
+        first,
+        Some(IncomingFrame::Frame(Frame::File { .. }))
+    ));
+    let second = reader.next().await.unwrap();
+    assert!(matches!(second, Some(IncomingFrame::Block(..))));
 }

@@ -88,12 +88,12 @@ pub(crate) enum StreamWork {
 
 impl StreamWork {
     /// Returns true if it is a block of file data, which is never batched with other work.
-    pub(super) fn is_block(&self) -> bool {
+    pub(crate) fn is_block(&self) -> bool {
         matches!(self, StreamWork::Open { .. } | StreamWork::Block { .. })
     }
 
     /// Returns the bytes that it adds to a batch.
-    pub(super) fn batch_bytes(&self) -> u64 {
+    pub(crate) fn batch_bytes(&self) -> u64 {
         match self {
             StreamWork::Entry(entry) | StreamWork::ReadOffer(entry) => entry.batch_bytes(),
             StreamWork::Offer { file, .. } | StreamWork::Link(file) => file.offer_bytes(),
