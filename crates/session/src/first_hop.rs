@@ -24,6 +24,20 @@ pub(crate) struct FirstHopConnection {
     pub(crate) has_alternative: bool,
 }
 
+impl FirstHopConnection {
+    /// Converts a connection to one of `addresses`, of which the first `answering` have no
+    /// unanswered set-up.
+    fn new(dialled: DialledConnection, addresses: &[SocketAddr], answering: usize) -> Self {
+        let DialledConnection { conn, address } = dialled;
+        let mut answering = addresses.iter().take(answering);
+        Self {
+            conn,
+            address,
+            has_alternative: answering.any(|other| *other != address),
+        }
+    }
+}
+
 /// Returns true if `endpoint` is known to have several addresses of one family.
 pub async fn has_several_addresses(endpoint: &Endpoint) -> bool {
     let found = timeout(COUNT_TIMEOUT, RESOLVER.addresses(endpoint)).await;
@@ -80,18 +94,37 @@ async fn dial_endpoint(
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, denied));
         }
     }
-    if route.is_direct() {
+    if route.is_direct() && options.address_turn > 0 {
         take_turns(&mut addresses, options.address_turn);
     }
     let answering = move_unanswered_last(&mut addresses);
-    let dialled = dial_addresses(&addresses, options, route, deadline).await?;
-    let DialledConnection { conn, address } = dialled;
-    let mut alternatives = addresses.iter().take(answering);
-    Ok(FirstHopConnection {
-        conn,
-        address,
-        has_alternative: alternatives.any(|other| *other != address),
-    })
+    let (transport, key) = route.hops().first().map_or(
+        (options.destination_transport, options.server.pinned()),
+        |hop| (hop.transport, hop.key),
+    );
+    if transport == Some(Transport::Quic) {
+        let Some(dialler) = &options.quic else {
+            let unsupported = "this program does not dial by QUIC: leave the transport out";
+            return Err(io::Error::new(io::ErrorKind::Unsupported, unsupported));
+        };
+        let dialled = dial_stream(&addresses, dialler.as_ref(), key, deadline).await?;
+        return Ok(FirstHopConnection::new(dialled, &addresses, answering));
+    }
+    let hop = HopOptions::with_congestion(options.congestion.clone())
+        .with_source(options.source)
+        .with_source_ports(options.source_ports.clone());
+    let granted = options.grant.as_ref().map(|grant| grant.rate);
+    if transport == Some(Transport::Paced) && options.rate.or(granted).is_none() {
+        let no_rate = "a paced hop needs a rate: state one, or leave the transport out";
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, no_rate));
+    }
+    let dialled = dial(&addresses, |_| hop.clone(), deadline).await?;
+    if transport == Some(Transport::Paced)
+        && let Some(rate) = options.rate
+    {
+        dialled.conn.pace(payload_rate(rate));
+    }
+    Ok(FirstHopConnection::new(dialled, &addresses, answering))
 }
 
 /// Moves the first `turn` addresses of each family behind the others of that family. The first
@@ -107,41 +140,6 @@ fn take_turns(addresses: &mut Vec<SocketAddr>, turn: usize) {
     }
     addresses.append(&mut first);
     addresses.append(&mut other);
-}
-
-/// Connects to the first of `addresses` that answers, by the transport of the first hop.
-async fn dial_addresses(
-    addresses: &[SocketAddr],
-    options: &ConnectOptions,
-    route: &Route,
-    deadline: Instant,
-) -> io::Result<DialledConnection> {
-    let (transport, key) = route.hops().first().map_or(
-        (options.destination_transport, options.server.pinned()),
-        |hop| (hop.transport, hop.key),
-    );
-    if transport == Some(Transport::Quic) {
-        let Some(dialler) = &options.quic else {
-            let unsupported = "this program does not dial by QUIC: leave the transport out";
-            return Err(io::Error::new(io::ErrorKind::Unsupported, unsupported));
-        };
-        return Ok(dial_stream(addresses, dialler.as_ref(), key, deadline).await?);
-    }
-    let hop = HopOptions::with_congestion(options.congestion.clone())
-        .with_source(options.source)
-        .with_source_ports(options.source_ports.clone());
-    let granted = options.grant.as_ref().map(|grant| grant.rate);
-    if transport == Some(Transport::Paced) && options.rate.or(granted).is_none() {
-        let no_rate = "a paced hop needs a rate: state one, or leave the transport out";
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, no_rate));
-    }
-    let dialled = dial(addresses, |_| hop.clone(), deadline).await?;
-    if transport == Some(Transport::Paced)
-        && let Some(rate) = options.rate
-    {
-        dialled.conn.pace(payload_rate(rate));
-    }
-    Ok(dialled)
 }
 
 /// Returns the OPEN of a session along `route`, with a new session id, unsigned.

@@ -108,7 +108,9 @@ impl StripeMembers {
             }
             // LH-COPY-77.
             StreamPreface::FromClient { .. } if key != self.identity.public() => {
-                Err(Error::Protocol("only members speak for clients".into()))
+                let reason = "only members of this server speak for its clients";
+                server.turn_away(session, StreamKind::Copy, reason.to_owned()).await;
+                Err(Error::Unauthorised(reason.to_owned()))
             }
             StreamPreface::FromClient { client, origin } => {
                 server.serve(RelayedStream { session, origin }, client).await
@@ -135,7 +137,7 @@ impl StripeMembers {
                 return Err(error);
             }
         };
-        match self.reach(member, *address).await {
+        match self.reach(member, *address, server, key).await {
             Handling::Serve => {
                 drop(permit);
                 server.serve(session, key).await
@@ -159,8 +161,14 @@ impl StripeMembers {
         }
     }
 
-    /// Opens a session with another member.
-    async fn reach(&self, member: MemberId, address: SocketAddr) -> Handling {
+    /// Opens a session with another member for a stream of `key`.
+    async fn reach(
+        &self,
+        member: MemberId,
+        address: SocketAddr,
+        server: &Server,
+        key: PublicKey,
+    ) -> Handling {
         if self.is_gone(member) {
             return Handling::Serve;
         }
@@ -181,14 +189,21 @@ impl StripeMembers {
                 Handling::Relay(Box::new(session))
             }
             Err(error) if is_refusal(&error) => {
-                tracing::warn!(member = %address, %error, "a member refuses a relayed stream");
+                server.log(key, || {
+                    tracing::warn!(member = %address, %error, "a member refuses a relayed stream");
+                });
                 Handling::Refuse(format!(
                     "the member of this server that has the copy refuses its stream: {error}"
                 ))
             }
             Err(error) => {
-                tracing::warn!(member = %address, %error, "a member is gone; this one takes over");
+                let is_known = self.is_gone(member);
                 self.gone.lock().insert(member, Instant::now());
+                if !is_known {
+                    tracing::warn!(
+                        member = %address, %error, "a member does not answer; this one takes over"
+                    );
+                }
                 Handling::Serve
             }
         }
