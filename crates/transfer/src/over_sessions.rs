@@ -24,8 +24,8 @@ mod fetcher;
 mod stripe;
 
 pub use fetcher::Fetcher;
-use stripe::{CopyOwnership, name_owner};
 pub use stripe::StripeMembers;
+use stripe::{CopyOwnership, name_owner};
 
 impl Transport for Session {
     fn retransmits(&self) -> Option<u64> {

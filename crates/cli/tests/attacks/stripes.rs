@@ -32,12 +32,14 @@ impl Connector for ClaimedMember {
     }
 
     async fn connect(&self, _: usize) -> Result<Session, ConnectError> {
-        let mut session = connect(&self.options).await.map_err(|error| failed(&error))?;
+        let mut session = connect(&self.options)
+            .await
+            .map_err(|error| failed(&error))?;
         let (client, origin) = (self.client.to_string(), None::<()>);
         let preface = serde_json::json!({"from_client": {"client": client, "origin": origin}});
         let preface = preface.to_string();
         let len = u16::try_from(preface.len()).unwrap();
-        let written = session.write_all(&[&len.to_be_bytes(), preface.as_bytes()].concat());
+        let written = session.write_all(&[&len.to_be_bytes()[..], preface.as_bytes()].concat());
         written.await.map_err(|error| failed(&error))?;
         Ok(session)
     }
@@ -68,7 +70,13 @@ fn lh_copy_77_only_members_speak_for_clients() {
             Arc::new(world.identity(who)),
             ServerTrust::Pinned(server.key.parse().unwrap()),
         );
-        world.read_over(ClaimedMember { options, client: me }, "data/f")
+        world.read_over(
+            ClaimedMember {
+                options,
+                client: me,
+            },
+            "data/f",
+        )
     };
     // The stream is in order, so the refusal below is about the key.
     read_as("server").unwrap();

@@ -4,7 +4,7 @@ use std::fs;
 use std::process::Stdio;
 
 use crate::common::bed::Bed;
-use crate::common::{noise, started};
+use crate::common::{new_key, noise, started};
 use crate::stage::Running;
 
 const NETWORK: &str = r#"
@@ -67,7 +67,7 @@ impl Stripe {
             fs::create_dir(bed.path(directory)).unwrap();
         }
         for home in ["server", "me"] {
-            crate::common::new_key(&bed.path(home));
+            new_key(&bed.path(home));
         }
         let key = bed.key("server");
         let data = noise(BYTES, 7);
@@ -103,14 +103,14 @@ impl Stripe {
         };
         fs::write(source, &self.data).unwrap();
         let remote = format!("lh://{NAME}/f");
-        let here = here.to_str().unwrap();
+        let (here, remote) = (here.to_str().unwrap(), remote.as_str());
         let mut command = self.bed.longhaul("client", "me");
         command
             .args(["cp", "--json", "--streams", "4", "--patience", "2min"])
             .args(["--host-key", &self.key])
             .args(match direction {
-                Push => [here, &remote],
-                Pull => [&remote, here],
+                Push => [here, remote],
+                Pull => [remote, here],
             })
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
@@ -136,7 +136,9 @@ impl Stripe {
 /// Disturbs each member in turn in the middle of a copy, with this signal.
 fn survives(signal: &str, direction: Direction) {
     for member in MEMBERS {
-        let Some(stripe) = Stripe::start() else { return };
+        let Some(stripe) = Stripe::start() else {
+            return;
+        };
         let mut copy = stripe.start_copy(direction);
         copy.until_mid_copy();
         stripe.bed.services[member].signal(signal);
@@ -146,12 +148,17 @@ fn survives(signal: &str, direction: Direction) {
 
 #[test]
 fn lh_copy_76_streams_spread_over_the_members() {
-    let Some(stripe) = Stripe::start() else { return };
+    let Some(stripe) = Stripe::start() else {
+        return;
+    };
     for (direction, before) in [(Push, 0), (Pull, 2)] {
         let copy = stripe.start_copy(direction);
         stripe.finish(copy, &format!("{direction:?}"));
         let relayed: usize = MEMBERS.iter().map(|member| stripe.relayed(member)).sum();
-        assert!(relayed >= before + 2, "{direction:?}: {relayed} of 4 streams");
+        assert!(
+            relayed >= before + 2,
+            "{direction:?}: {relayed} of 4 streams"
+        );
         for end in ["here/f", "root/f"] {
             fs::remove_file(stripe.bed.path(end)).unwrap();
         }

@@ -84,7 +84,10 @@ impl CopyOwnership {
 ///
 /// # Errors
 /// The stream was lost.
-pub(in super::super) async fn name_owner(session: &mut Session, member: MemberId) -> io::Result<()> {
+pub(in super::super) async fn name_owner(
+    session: &mut Session,
+    member: MemberId,
+) -> io::Result<()> {
     StreamPreface::ForMember { member }.write(session).await
 }
 

@@ -109,11 +109,15 @@ impl StripeMembers {
             // LH-COPY-77.
             StreamPreface::FromClient { .. } if key != self.identity.public() => {
                 let reason = "only members of this server speak for its clients";
-                server.turn_away(session, StreamKind::Copy, reason.to_owned()).await;
+                server
+                    .turn_away(session, StreamKind::Copy, reason.to_owned())
+                    .await;
                 Err(Error::Unauthorised(reason.to_owned()))
             }
             StreamPreface::FromClient { client, origin } => {
-                server.serve(RelayedStream { session, origin }, client).await
+                server
+                    .serve(RelayedStream { session, origin }, client)
+                    .await
             }
         }
     }

@@ -38,7 +38,7 @@ impl StreamPreface {
     pub(super) async fn write(&self, stream: &mut (impl AsyncWrite + Unpin)) -> io::Result<()> {
         let json = serde_json::to_vec(self)?;
         let len = u16::try_from(json.len()).map_err(|_| too_long())?;
-        let message = [&len.to_be_bytes(), &json[..]].concat();
+        let message = [&len.to_be_bytes()[..], &json].concat();
         stream.write_all(&message).await
     }
 
