@@ -111,6 +111,7 @@ impl ServeMetrics {
             (ServiceName::COPY, "copy"),
             (ServiceName::FILES, "files"),
             (ServiceName::FETCH, "fetch"),
+            (ServiceName::STRIPE, "stripe"),
             (ServiceName::DOCTOR, "doctor"),
             (ServiceName::PERF, "perf"),
         ];

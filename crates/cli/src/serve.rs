@@ -18,7 +18,7 @@ use longhaul_session::{ListenOptions, Listener, PublicKey, ServerVoucher, Servic
 use longhaul_tokens::{Authority, IssuerPolicies};
 use longhaul_transfer::{
     Access, Fetcher, Grants, MIN_OPEN_FILES, ProcessLimits, ServedRoot, Server, ServerLimits,
-    StreamKind, serve_fetch, serve_files, serve_session,
+    StreamKind, StripeMembers, serve_fetch, serve_files, serve_session, serve_striped,
 };
 use quantities::{ByteCount, Time};
 use tokio::time::{sleep, timeout};
@@ -39,8 +39,10 @@ use crate::stop::StopSignals;
 use crate::target::SERVER_PORT;
 use crate::{accounts, answer, descriptors, doctor, failure, home, perf};
 
+mod stripe;
 mod third_party;
 
+use stripe::StripeOptions;
 use third_party::SourceRule;
 
 /// Descriptors for everything except copies: connections being set up, measurements, listeners, the
@@ -163,6 +165,8 @@ pub struct ServeCommand {
     /// are named themselves.
     #[arg(long, value_name = "HOST[:PORT]")]
     third_party: Vec<SourceRule>,
+    #[command(flatten)]
+    stripe: StripeOptions,
     /// Accept TCP only, and not QUIC, which uses the UDP port of the same number.
     #[arg(long)]
     no_quic: bool,
@@ -396,6 +400,16 @@ impl ServeCommand {
                 Some(third_party::fetcher(rules, &identity, congestion)?)
             }
         };
+        let members = self.stripe.members(&identity, self.congestion.as_deref());
+        if let Some(members) = &members {
+            server.join_stripe(members.own());
+            services.push(ServiceName::STRIPE);
+            if authority.is_some() {
+                open_services.push(ServiceName::STRIPE);
+            }
+        }
+        // The key of the other members.
+        let member_key = members.as_ref().map(|_| key);
         let known = server.grants().clone();
         let options = |addr| ListenOptions {
             congestion: self.congestion.clone(),
@@ -408,7 +422,7 @@ impl ServeCommand {
                 identity.clone(),
                 Arc::new({
                     let known = known.clone();
-                    move |key| known.current().has_key(key)
+                    move |key| member_key == Some(*key) || known.current().has_key(key)
                 }),
                 services.clone(),
             )
@@ -481,10 +495,10 @@ impl ServeCommand {
                 }
             };
             let names = enforce_names(&server, &workers, &identities);
+            let relays = Relays { fetcher, members };
+            let accepting = self.accept(server.clone(), &workers, &listener, &metrics, relays);
             let ended = tokio::select! {
-                error = self.accept(server.clone(), &workers, &listener, &metrics, fetcher) => {
-                    Err(error.into())
-                }
+                error = accepting => Err(error.into()),
                 never = reloads => match never {},
                 never = identities.clone().maintain() => match never {},
                 never = names => match never {},
@@ -585,7 +599,7 @@ impl ServeCommand {
         workers: &WorkerPool,
         listener: &Listener,
         metrics: &ServeMetrics,
-        fetcher: Option<Arc<Fetcher>>,
+        relays: Relays,
     ) -> longhaul_session::Error {
         let meter =
             longhaul_perf::MeasurementServer::new(longhaul_perf::MeasurementLimits::default());
@@ -621,7 +635,15 @@ impl ServeCommand {
                     doctor.answer(session).await;
                     drop(held);
                 });
-            } else if let (true, Some(fetcher)) = (*service == ServiceName::FETCH, &fetcher) {
+            } else if let (true, Some(members)) = (*service == ServiceName::STRIPE, &relays.members)
+            {
+                let served = serve_striped(server.clone(), session, members.clone());
+                tokio::spawn(async move {
+                    served.await;
+                    drop(held);
+                });
+            } else if let (true, Some(fetcher)) = (*service == ServiceName::FETCH, &relays.fetcher)
+            {
                 let served = serve_fetch(server.clone(), session, fetcher.clone());
                 tokio::spawn(async move {
                     served.await;
@@ -708,6 +730,14 @@ impl ServeCommand {
             )),
         }
     }
+}
+
+/// What connects to other servers for the sessions of clients.
+struct Relays {
+    /// Fetches from servers, if the operator permits it.
+    fetcher: Option<Arc<Fetcher>>,
+    /// The members of the striped server that this one belongs to.
+    members: Option<Arc<StripeMembers>>,
 }
 
 /// Ends copies whose principals have lost the name or group that permitted them.

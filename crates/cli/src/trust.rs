@@ -15,7 +15,7 @@ use longhaul_session::{
     Session, connect,
 };
 use longhaul_transfer::{
-    ConnectError, Connector, ReservedRoute, RouteInfo, RoutePlan, SessionConnector,
+    ConnectError, Connector, MemberId, ReservedRoute, RouteInfo, RoutePlan, SessionConnector,
 };
 use parking_lot::Mutex;
 
@@ -288,6 +288,14 @@ impl Connector for RememberingConnector {
 
     fn max_streams(&self, route: usize) -> usize {
         self.sessions.max_streams(route)
+    }
+
+    fn on_accepted(&self, member: Option<MemberId>) {
+        self.sessions.on_accepted(member);
+    }
+
+    fn on_next_copy(&self) {
+        self.sessions.on_next_copy();
     }
 
     async fn connect(&self, route: usize) -> Result<Session, ConnectError> {

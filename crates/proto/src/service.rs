@@ -16,6 +16,8 @@ impl ServiceName {
     pub const FETCH: Self = Self(Cow::Borrowed("fetch"));
     /// Measurements of the path.
     pub const PERF: Self = Self(Cow::Borrowed("perf"));
+    /// A stream of a copy that another member of a striped server has (LH-COPY-76).
+    pub const STRIPE: Self = Self(Cow::Borrowed("stripe"));
     /// Listing and renaming of files.
     pub const FILES: Self = Self(Cow::Borrowed("files"));
     /// An ordinary TCP server behind an off-ramp, named in the OPEN (LH-OPEN-14).
@@ -70,6 +72,7 @@ mod tests {
             ServiceName::COPY,
             ServiceName::FILES,
             ServiceName::FETCH,
+            ServiceName::STRIPE,
             ServiceName::PERF,
             ServiceName::DOCTOR,
             ServiceName::PROBE,

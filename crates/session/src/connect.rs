@@ -10,7 +10,7 @@ use std::{
 };
 
 use bytes::BytesMut;
-use longhaul_hop::{Conn, DialledConnection, StreamDialler, check_congestion, unix_ms};
+use longhaul_hop::{Conn, StreamDialler, check_congestion, unix_ms};
 use longhaul_proto::{
     Chain, ChainFailure, CircuitGrant, Delegation, Endpoint, MAX_PADDING_BYTES, ResumeOffer, Route,
     ServiceName, SessionId, Transport, payload_rate,
@@ -24,11 +24,12 @@ use tokio::{
 
 use crate::{
     Error, Identity, ResumeOptions, ServerTrust, Session, SessionInfo, SetupEvent, SetupObserver,
-    first_hop::{dial_first_hop, new_open},
+    first_hop::{FirstHopConnection, dial_first_hop, new_open},
     hop_stream::HopStream,
     resumable::{Continuations, ResumableStream},
     secured::TlsStream,
     tls::{self, ServerKey},
+    unanswered::PendingSetup,
 };
 
 /// Minimum round trip of the first hop that makes a path long. Saving one round trip of slow start
@@ -97,6 +98,10 @@ pub struct ConnectOptions {
     /// Filter for addresses of the destination that may be dialled from here; any if `None`. It is
     /// applied to each resolved address, also when a session falls back to a direct connection.
     pub destination_filter: Option<AddressFilter>,
+    /// Number of addresses of the server's name that are dialled only after the others, modulo
+    /// their number. Sessions with different numbers spread over the addresses. Applies to direct
+    /// connections.
+    pub address_turn: usize,
     /// How the session is resumed if its connection dies; it ends then if `None`, or if the server
     /// does not offer this.
     pub resume: Option<ResumeOptions>,
@@ -159,6 +164,7 @@ impl ConnectOptions {
             delegation: None,
             is_fetch: false,
             destination_filter: None,
+            address_turn: 0,
             resume: None,
             setup_observer: None,
         }
@@ -219,17 +225,52 @@ async fn connect_along(
     if let Some(name) = &options.congestion {
         check_congestion(name)?;
     }
-    let dialled = dial_first_hop(options, route, deadline).await?;
-    let DialledConnection { conn, address } = dialled;
-    if let Some(observer) = &options.setup_observer {
-        let details = &conn.details();
-        observer.notify(SetupEvent::Connected { address, details });
+    loop {
+        let dialled = dial_first_hop(options, route, deadline).await?;
+        let FirstHopConnection {
+            conn,
+            address,
+            has_alternative,
+        } = dialled;
+        if let Some(observer) = &options.setup_observer {
+            let details = &conn.details();
+            observer.notify(SetupEvent::Connected { address, details });
+        }
+        if let Some(grant) = &options.grant {
+            // The depots do the same for the later hops (LH-GRANT-4).
+            conn.pace(payload_rate(options.rate.unwrap_or(grant.rate)));
+        }
+        // On a route, the silence may be that of a later hop.
+        if !route.is_direct() {
+            return initiate(conn, Some(address), options, route, deadline).await;
+        }
+        let pending = PendingSetup::begin(address);
+        // A server that hangs must leave time for another address.
+        let until = match has_alternative {
+            true => halfway_to(deadline),
+            false => deadline,
+        };
+        let initiated = initiate(conn, Some(address), options, route, until).await;
+        match initiated {
+            Err(error) if Instant::now() >= until => {
+                pending.unanswered();
+                if until >= deadline {
+                    return Err(error);
+                }
+                tracing::debug!(%address, %error, "another address of the server is tried");
+            }
+            answered => {
+                pending.answered();
+                return answered;
+            }
+        }
     }
-    if let Some(grant) = &options.grant {
-        // The depots do the same for the later hops (LH-GRANT-4).
-        conn.pace(payload_rate(options.rate.unwrap_or(grant.rate)));
-    }
-    initiate(conn, Some(address), options, route, deadline).await
+}
+
+/// Returns the middle of the time from now to `deadline`.
+fn halfway_to(deadline: Instant) -> Instant {
+    let now = Instant::now();
+    now + deadline.saturating_duration_since(now) / 2
 }
 
 /// Opens a session as its initiator over an established connection to the server, whichever end

@@ -1,6 +1,6 @@
-//! Joins a session with an ordinary TCP connection.
+//! Joins a session with an ordinary TCP connection, or with another session.
 //!
-//! [`longhaul_hop::Duplex`] moves the bytes: the session is its first side, the TCP connection the
+//! [`longhaul_hop::Duplex`] moves the bytes: the session is its first side, the other one the
 //! second. A truncated session fails to be read, so it becomes a reset (LH-END-3).
 
 use std::io;
@@ -8,11 +8,11 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use drs::{FlowWatch, Mode, Side};
-use longhaul_hop::{Conn, DuplexObserver, DuplexSide};
+use longhaul_hop::{DuplexObserver, DuplexSide};
 
 use crate::Session;
 
-/// Callback for byte counts as they move: bytes written to the TCP connection, and to the session.
+/// Callback for byte counts as they move: bytes written to the other side, and to the session.
 pub type OnMoved = Arc<dyn Fn(u64, u64) + Send + Sync>;
 
 /// Counts the bytes of a joined session, and watches the session's own hop once it moves bulk data.
@@ -36,15 +36,15 @@ impl Default for JoinObserver {
     }
 }
 
-impl DuplexObserver<Session, Conn> for JoinObserver {
-    fn count(&mut self, to_tcp: u64, to_session: u64) {
+impl<S> DuplexObserver<Session, S> for JoinObserver {
+    fn count(&mut self, from_session: u64, to_session: u64) {
         if let Some(on_moved) = &self.on_moved {
-            on_moved(to_tcp, to_session);
+            on_moved(from_session, to_session);
         }
     }
 
-    fn watch(&mut self, session: &mut Session, _: &mut Conn, to_tcp: bool) {
-        let side = match to_tcp {
+    fn watch(&mut self, session: &mut Session, _: &mut S, from_session: bool) {
+        let side = match from_session {
             true => Side::Receiving,
             false => Side::Sending,
         };

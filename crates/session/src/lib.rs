@@ -53,11 +53,13 @@ mod server_voucher;
 mod session;
 mod setup_observer;
 mod tls;
+mod unanswered;
 
 pub use accept::{Acceptor, IncomingSession, RejectedConnection, SessionRefusal};
 pub use clear::PlaintextRanges;
 pub use connect::{AddressFilter, ConnectOptions, connect, connect_over};
 pub use errno::errno_of;
+pub use first_hop::has_several_addresses;
 pub use error::{Error, FirstHop};
 pub use identity::Identity;
 pub use join::{JoinObserver, OnMoved};

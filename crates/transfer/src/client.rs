@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use drs::FlowWatch;
 use longhaul_session::PlaintextRanges;
+use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -33,6 +34,7 @@ use crate::remembered::StreamMemory;
 use crate::route_info::RouteInfo;
 use crate::send::{Presence, Sources, WorkQueue};
 use crate::store::CopyDestination;
+use crate::stripe::MemberId;
 use crate::tree_hash::Hash;
 use crate::wire::{Compare, CopyRequest, CopyToken, Hello, Placement};
 
@@ -92,7 +94,7 @@ pub trait Transport: AsyncRead + AsyncWrite + Unpin + Send + 'static {
 }
 
 /// Origin of an accepted stream, as its session stated it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StreamOrigin {
     /// Address of the client, or of the last depot.
     pub from: Option<SocketAddr>,
@@ -194,6 +196,11 @@ pub trait Connector: Send + Sync + 'static {
     fn max_streams(&self, _route: usize) -> usize {
         usize::MAX
     }
+    /// Called when the server has accepted a stream of the copy, with the member that has the copy
+    /// if the server is striped. Called again with the same member.
+    fn on_accepted(&self, _member: Option<MemberId>) {}
+    /// Called when another copy replaces a lost one.
+    fn on_next_copy(&self) {}
     /// Opens a stream over route number `route`.
     fn connect(
         &self,
@@ -411,6 +418,7 @@ impl<C: Connector> Client<C> {
     /// Starts another copy that replaces a lost one, after a pause.
     async fn replace_copy(&self, run: &mut RunState, next: NextCopy) -> Result<(), Error> {
         run.hello.token = CopyToken::random()?;
+        self.connector.on_next_copy();
         run.hello.placement = next.placement;
         self.progress.reset_for_next_copy();
         self.observer.event(TransferEvent::CopyReplaced {

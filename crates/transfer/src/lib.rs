@@ -43,6 +43,7 @@ mod route_info;
 mod send;
 mod server;
 pub mod store;
+mod stripe;
 mod tree_hash;
 pub mod typed_path;
 mod wire;
@@ -68,7 +69,8 @@ pub use longhaul_filter::{Filter, FilterRules};
 pub use metadata::changes::{MetadataChanges, OwnerChange, OwnerChangeError};
 pub use metadata::mode_changes::{ModeChanges, ModeChangesError};
 pub use over_sessions::{
-    Fetcher, SessionConnector, serve_fetch, serve_files, serve_session, serve_stream,
+    Fetcher, SessionConnector, StripeMembers, serve_fetch, serve_files, serve_session,
+    serve_stream, serve_striped,
 };
 pub use part::{CopyPart, MAX_PARTS, PartError, Portion};
 pub use preservation::Preservation;
@@ -85,5 +87,6 @@ pub use server::{
     StreamPermit,
 };
 pub use store::{AttributeSettings, CopyDestination, TEMP_PREFIX, WriteOptions};
+pub use stripe::MemberId;
 pub use tree_hash::Hash;
 pub use wire::{Compare, CopyRequest, CopyToken, Hello, Placement, VERSION, WireError};

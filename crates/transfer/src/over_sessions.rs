@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use drs::FlowWatch;
-use longhaul_proto::{CircuitGrant, PublicKey, Route, Transport as HopTransport};
+use longhaul_proto::{CircuitGrant, PublicKey, Route, ServiceName, Transport as HopTransport};
 use longhaul_session::{ConnectOptions, PlaintextRanges, Session, connect};
 use parking_lot::Mutex;
 
@@ -18,10 +18,14 @@ use crate::client::{
 use crate::error::Error;
 use crate::route_info::{ReservationMark, ReservedRoute, RouteInfo};
 use crate::server::{Server, StreamKind};
+use crate::stripe::MemberId;
 
 mod fetcher;
+mod stripe;
 
 pub use fetcher::Fetcher;
+pub use stripe::StripeMembers;
+use stripe::{CopyOwnership, name_owner};
 
 impl Transport for Session {
     fn retransmits(&self) -> Option<u64> {
@@ -62,6 +66,7 @@ pub struct SessionConnector {
     /// True if the user named the route, so that no other one is added.
     is_named: bool,
     unknown: Mutex<Option<PublicKey>>,
+    ownership: CopyOwnership,
 }
 
 /// All paths by their numbers, and those in use in addition to the first.
@@ -186,6 +191,7 @@ impl SessionConnector {
             is_named: true,
             base,
             unknown: Mutex::new(None),
+            ownership: CopyOwnership::default(),
         }
     }
 
@@ -321,8 +327,24 @@ impl Connector for SessionConnector {
         }
     }
 
+    fn on_accepted(&self, member: Option<MemberId>) {
+        self.ownership.learn(member);
+    }
+
+    fn on_next_copy(&self) {
+        self.ownership.forget();
+    }
+
     async fn connect(&self, route: usize) -> Result<Session, ConnectError> {
         let mut options = self.base.clone();
+        let owner = match options.service == ServiceName::COPY {
+            true => self.ownership.owner(&options.destination).await,
+            false => None,
+        };
+        if owner.is_some() {
+            options.service = ServiceName::STRIPE;
+            options.address_turn = self.ownership.next_turn();
+        }
         let path = self.paths.lock().all.get(route).cloned();
         if let Some(path) = path {
             (options.route, options.source) = (path.route, path.source);
@@ -335,7 +357,12 @@ impl Connector for SessionConnector {
                 None => {}
             }
         }
-        connect(&options).await.map_err(|error| {
+        let connected = connect(&options).await.map_err(|error| {
+            // The member that has answered is not one any more.
+            if owner.is_some() && error.is_missing_service() {
+                self.ownership.forget();
+                return lost_stream(&error);
+            }
             if let longhaul_session::Error::UnknownServer { found, .. } = &error {
                 *self.unknown.lock() = Some(*found);
             }
@@ -347,7 +374,23 @@ impl Connector for SessionConnector {
                 retry: error.retry || may_be_granted,
                 ..error
             }
-        })
+        });
+        let mut session = connected?;
+        if let Some(owner) = owner {
+            let named = name_owner(&mut session, owner).await;
+            named.map_err(|error| lost_stream(&error))?;
+        }
+        Ok(session)
+    }
+}
+
+/// Returns the error of a stream that is worth another attempt.
+fn lost_stream(why: &impl ToString) -> ConnectError {
+    ConnectError {
+        kind: ConnectFailure::NoRoute,
+        retry: true,
+        is_unknown_key: false,
+        message: why.to_string(),
     }
 }
 
@@ -397,6 +440,17 @@ pub async fn serve_fetch(server: Arc<Server>, session: Session, fetcher: Arc<Fet
                 .serve_fetch(session, key, fetcher.key(), connect)
                 .await
         },
+    )
+    .await;
+}
+
+/// Serves one accepted session of the service `stripe`, and logs its outcome.
+pub async fn serve_striped(server: Arc<Server>, session: Session, members: Arc<StripeMembers>) {
+    log_outcome(
+        server,
+        session,
+        "session of a striped copy",
+        async |server, session, peer| members.serve(server, session, peer).await,
     )
     .await;
 }

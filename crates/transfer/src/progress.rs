@@ -19,6 +19,7 @@ use crate::wire::EntryOutcome;
 use earlier::EarlierCopies;
 pub use events::{Observer, RouteStanding, Standstill, TransferEvent};
 pub use not_kept::{NotKept, NotKeptCounts};
+pub(crate) use streams::CopyTerms;
 pub use streams::{ConnectionEnds, StreamCounters};
 
 /// Counters of one copy. Entries are files, directories and links.
@@ -59,8 +60,8 @@ pub struct TransferProgress {
     streams: Mutex<Vec<Arc<StreamCounters>>>,
     /// Notified when the walk has found more or is over.
     found: Notify,
-    /// Maximum number of streams that the server allows, once it has reported it.
-    max_streams: watch::Sender<Option<usize>>,
+    /// Terms on which the server has accepted the copy, once it has.
+    terms: watch::Sender<Option<CopyTerms>>,
     standstill: watch::Sender<Option<Standstill>>,
     /// Number of reads that returned data on accepted streams.
     arrivals: Arc<AtomicU64>,
@@ -115,7 +116,7 @@ impl TransferProgress {
         }
         self.not_kept.reset();
         self.walk_complete.store(false, Ordering::Release);
-        self.max_streams.send_replace(None);
+        self.terms.send_replace(None);
     }
 
     /// Returns the number of reads that returned data on accepted streams.
@@ -184,9 +185,9 @@ impl TransferProgress {
         }
     }
 
-    /// Returns the number of streams that the server allows, once it has reported it.
-    pub(crate) fn max_streams(&self) -> watch::Receiver<Option<usize>> {
-        self.max_streams.subscribe()
+    /// Returns the terms on which the server has accepted the copy, once it has.
+    pub(crate) fn terms(&self) -> watch::Receiver<Option<CopyTerms>> {
+        self.terms.subscribe()
     }
 
     /// Returns the state of the copy's standstill, for a component that may find another route.
@@ -222,7 +223,7 @@ impl TransferProgress {
             route,
             flow,
             reports,
-            self.max_streams.clone(),
+            self.terms.clone(),
             self.arrivals.clone(),
         ));
         streams.push(counters.clone());

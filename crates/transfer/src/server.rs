@@ -29,6 +29,7 @@ use crate::receipt::ReceiptAuthority;
 use crate::receive::{AfterDone, StreamEnd, receive_stream};
 use crate::route_info::RouteInfo;
 use crate::send::{DataSetting, send_stream};
+use crate::stripe::MemberId;
 use crate::wire::{Acceptance, CopyRequest, CopyToken, Frame, RefusalKind};
 
 mod accounting;
@@ -89,6 +90,8 @@ pub struct Server {
     authority: OnceLock<Arc<dyn TokenAuthority>>,
     /// Setting of the local account that it works as, if it does.
     setting: OnceLock<AccountSetting>,
+    /// Identity as a member of a striped server, if it is one.
+    member: OnceLock<MemberId>,
 }
 
 #[derive(Default)]
@@ -136,6 +139,7 @@ impl Server {
             signer: OnceLock::new(),
             authority: OnceLock::new(),
             setting: OnceLock::new(),
+            member: OnceLock::new(),
         })
     }
 
@@ -160,6 +164,12 @@ impl Server {
     /// outside of what is granted. For a server that serves its own user.
     pub fn follow_links(&self) {
         self.follows_links.store(true, Ordering::Relaxed);
+    }
+
+    /// Tells clients from now on that other members of a striped server relay their streams to this
+    /// one.
+    pub fn join_stripe(&self, own: MemberId) {
+        let _ = self.member.set(own);
     }
 
     /// Returns the grants in force.
@@ -349,6 +359,8 @@ impl Server {
             packs: copy.hello.packs,
             delta: copy.hello.delta,
             keep: copy.hello.keep,
+            // LH-COPY-75: a stream that is relayed has no delegation.
+            member: self.member.get().copied().filter(|_| delegation.is_none()),
         })
         .encode(&mut greeting);
         // Removes the counters of the stream at its end, however often a client comes back.

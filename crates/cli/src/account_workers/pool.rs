@@ -10,10 +10,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use drs::FlowWatch;
-use longhaul_hop::{Duplex, DuplexObserver, DuplexOptions, EndPolicy, IdleLimits};
+use longhaul_hop::{Duplex, DuplexOptions, EndPolicy, IdleLimits};
 use longhaul_proto::{PublicKey, SigningKey};
-use longhaul_session::Session;
+use longhaul_session::{JoinObserver, Session};
 use longhaul_transfer::files::message::PathBytes;
 use longhaul_transfer::{Grants, LocalAccount, RunningCopies, Server, StreamKind, Transport};
 use parking_lot::Mutex;
@@ -119,21 +118,6 @@ impl Drop for CopyStream {
 type Slot = tokio::sync::Mutex<Option<Arc<Worker>>>;
 type ReadySender = oneshot::Sender<Result<(), String>>;
 
-/// Right-sizes the connections of relayed sessions.
-#[derive(Default)]
-struct FlowObserver(Option<Arc<FlowWatch>>);
-
-impl DuplexObserver<Session, LocalStream> for FlowObserver {
-    fn watch(&mut self, session: &mut Session, _: &mut LocalStream, to_worker: bool) {
-        let side = match to_worker {
-            true => drs::Side::Receiving,
-            false => drs::Side::Sending,
-        };
-        self.0
-            .get_or_insert_with(|| session.watch(drs::Mode::Auto, side));
-    }
-}
-
 impl WorkerPool {
     /// Creates a pool without workers.
     pub fn new(options: PoolOptions) -> Self {
@@ -173,7 +157,7 @@ impl WorkerPool {
         match self.pass(&account.name, key, message).await {
             Ok((worker, stream)) => {
                 let options = self.0.relays.clone();
-                let relay = Duplex::new(session, stream, options, FlowObserver::default());
+                let relay = Duplex::new(session, stream, options, JoinObserver::default());
                 // A relay that is dropped breaks both sides.
                 tokio::select! {
                     _ = relay => {}

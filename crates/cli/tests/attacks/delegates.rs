@@ -106,9 +106,14 @@ impl World {
                 ServerTrust::Pinned(server.key.parse().unwrap()),
             )
         };
+        self.read_over(Delegate(options), path)
+    }
+
+    /// Has an attacker read `path` over the streams of `connector`.
+    pub fn read_over(&self, connector: impl Connector, path: &str) -> Result<(), Error> {
         let token = CopyToken::random().unwrap();
         let client = Client {
-            connector: Arc::new(Delegate(options)),
+            connector: Arc::new(connector),
             hello: Hello {
                 token,
                 ..hello(path)

@@ -32,6 +32,7 @@ mod shares;
 #[path = "../command/stage.rs"]
 mod stage;
 mod strangers;
+mod stripes;
 mod terminal;
 mod trusted_files;
 mod world;

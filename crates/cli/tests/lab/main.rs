@@ -17,3 +17,7 @@ mod reserved;
 mod round_trips;
 mod routing;
 mod spread;
+#[allow(dead_code, reason = "shared with other tests, which use other parts")]
+#[path = "../command/stage.rs"]
+mod stage;
+mod striped;

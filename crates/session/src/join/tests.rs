@@ -4,8 +4,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use longhaul_hop::{
-    BufferPool, DialledConnection, Duplex, DuplexEnding, DuplexOptions, DuplexOutcome, HopOptions,
-    IdleLimits, RateLimits, dial,
+    BufferPool, Conn, DialledConnection, Duplex, DuplexEnding, DuplexOptions, DuplexOutcome,
+    HopOptions, IdleLimits, RateLimits, dial,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};

@@ -18,6 +18,7 @@ use tokio::time::{Instant, timeout_at};
 use super::RouteList;
 use crate::first_hop::{dial_first_hop, new_open};
 use crate::hop_stream::HopStream;
+use crate::unanswered::PendingSetup;
 use crate::{ConnectOptions, Error, ServerTrust};
 
 /// Time limit for one attempt: this, or some round trips if they take longer.
@@ -139,10 +140,12 @@ impl SessionParts {
         deadline: Instant,
     ) -> Result<Continuation, AttemptError> {
         let failed = |why: &dyn std::fmt::Display| AttemptError::Failed(format!("{route}: {why}"));
-        let conn = dial_first_hop(&self.options, route, deadline)
+        let dialled = dial_first_hop(&self.options, route, deadline)
             .await
-            .map_err(|error| failed(&error))?
-            .conn;
+            .map_err(|error| failed(&error))?;
+        let pending = route
+            .is_direct()
+            .then(|| PendingSetup::begin(dialled.address));
         let mut open = new_open(&self.options, route, deadline).map_err(|error| failed(&error))?;
         open.service = ServiceName::RESUME;
         open.onward = None;
@@ -168,10 +171,12 @@ impl SessionParts {
         open.for_first_hop()
             .encode(&mut bytes)
             .map_err(|error| failed(&error))?;
-        let mut hop = HopStream::initiating(conn, bytes.freeze(), chain, None, None);
-        hop.establish()
-            .await
-            .map_err(|error| chain_error(error, route))?;
+        let mut hop = HopStream::initiating(dialled.conn, bytes.freeze(), chain, None, None);
+        let established = hop.establish().await;
+        if let Some(pending) = pending {
+            pending.answered();
+        }
+        established.map_err(|error| chain_error(error, route))?;
         let answer = hop.statuses().last().and_then(|status| status.resumed);
         let Some(answer) = answer.filter(|answer| {
             self.secret

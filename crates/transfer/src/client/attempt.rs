@@ -256,7 +256,7 @@ async fn greet<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
         match reader.next().await? {
             Some(IncomingFrame::Frame(Frame::Accept(accepted))) => {
                 setting.accept(&accepted);
-                counters.record_accepted(accepted.max_streams);
+                counters.record_accepted(accepted.max_streams, accepted.member);
                 queue.accepted(&accepted)?;
                 return Ok(Vec::new());
             }

@@ -135,16 +135,17 @@ impl<'a, C: Connector> Supervisor<'a, C> {
     pub(super) async fn supervise(&mut self) -> Result<JoinSet<()>, Error> {
         let mut opened = self.open.subscribe();
         let mut leaving = self.leaving.subscribe();
-        let mut accepted = self.client.progress.max_streams();
+        let mut accepted = self.client.progress.terms();
         loop {
             if self.is_over() {
                 self.report_silence(None);
                 return Ok(self.wind_down().await);
             }
-            let allowed = *accepted.borrow_and_update();
-            self.accepted = allowed.is_some();
-            if let Some(allowed) = allowed {
-                self.count.lower_maximum(allowed);
+            let terms = *accepted.borrow_and_update();
+            self.accepted = terms.is_some();
+            if let Some(terms) = terms {
+                self.count.lower_maximum(terms.max_streams);
+                self.client.connector.on_accepted(terms.member);
             }
             self.check_outage();
             if let OutageState::Lost(outage) = self.outlook {

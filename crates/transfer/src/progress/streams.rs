@@ -11,6 +11,7 @@ use tokio::time::Instant;
 
 use crate::flow_report::ReportSchedule;
 use crate::route_info::RouteInfo;
+use crate::stripe::MemberId;
 use crate::wire::FlowReport;
 
 /// Counters of one stream over all its connections. A stream that is lost and reopened continues
@@ -36,8 +37,8 @@ pub struct StreamCounters {
     ends: Mutex<ConnectionState>,
     /// True if the stream must end once all that it carries is answered.
     retiring: watch::Sender<bool>,
-    /// Copy of [`TransferProgress::max_streams`](super::TransferProgress::max_streams).
-    max_streams: watch::Sender<Option<usize>>,
+    /// Copy of [`TransferProgress::terms`](super::TransferProgress::terms).
+    terms: watch::Sender<Option<CopyTerms>>,
     /// True while this end waits for data. False while it is busy with data that has arrived.
     is_waiting: AtomicBool,
     /// Hash of the addresses at both ends of the first hop, or zero if unknown.
@@ -46,6 +47,15 @@ pub struct StreamCounters {
     accepted: AtomicBool,
     /// Copy of [`TransferProgress::arrivals`](super::TransferProgress::arrivals).
     arrivals: Arc<AtomicU64>,
+}
+
+/// Terms on which a server accepts the streams of a copy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct CopyTerms {
+    /// Maximum number of streams (LH-COPY-9).
+    pub max_streams: usize,
+    /// Member of a striped server that has the copy (LH-COPY-75).
+    pub member: Option<MemberId>,
 }
 
 /// Knowledge about a stream's connections.
@@ -148,7 +158,7 @@ impl StreamCounters {
         route: &RouteInfo,
         flow: Option<Arc<FlowWatch>>,
         reports: bool,
-        max_streams: watch::Sender<Option<usize>>,
+        terms: watch::Sender<Option<CopyTerms>>,
         arrivals: Arc<AtomicU64>,
     ) -> Self {
         Self {
@@ -162,7 +172,7 @@ impl StreamCounters {
             reports,
             ends: Mutex::new(ConnectionState::from_watch(flow)),
             retiring: watch::Sender::new(false),
-            max_streams,
+            terms,
             is_waiting: AtomicBool::new(false),
             addresses: AtomicU64::new(0),
             accepted: AtomicBool::new(false),
@@ -220,15 +230,18 @@ impl StreamCounters {
         self.open.store(false, Ordering::Relaxed);
     }
 
-    /// Notes that the server has accepted the stream, and reported the maximum of a copy
-    /// (LH-COPY-9).
-    pub(crate) fn record_accepted(&self, max_streams: u16) {
+    /// Notes that the server has accepted the stream, with the maximum number of streams of a copy
+    /// (LH-COPY-9), and the member that has it.
+    pub(crate) fn record_accepted(&self, max_streams: u16, member: Option<MemberId>) {
         self.accepted.store(true, Ordering::Relaxed);
         self.record_arrival();
-        let max_streams = Some(usize::from(max_streams).max(1));
-        self.max_streams.send_if_modified(|known| {
-            let is_new = *known != max_streams;
-            *known = max_streams;
+        let terms = Some(CopyTerms {
+            max_streams: usize::from(max_streams).max(1),
+            member,
+        });
+        self.terms.send_if_modified(|known| {
+            let is_new = *known != terms;
+            *known = terms;
             is_new
         });
     }

@@ -419,7 +419,7 @@ impl<S: FileStore> StreamInput<'_, S> {
                 .set_found(entries, bytes, complete),
             Frame::NotKept(counts) => receiver.reporter.progress.not_kept.raise(counts),
             Frame::Accept(accepted) => {
-                counters.record_accepted(accepted.max_streams);
+                counters.record_accepted(accepted.max_streams, accepted.member);
                 ReceiptRole::check(&receiver.receipt, accepted.receipt)?;
                 receiver.accepted(&accepted)?;
             }

@@ -353,7 +353,7 @@ async fn read_answers<R: AsyncRead + Unpin>(
             } => queue.signed(id, chunk_log2, offset, &chunks, more),
             Frame::Accept(accepted) => {
                 setting.accept(&accepted);
-                counters.record_accepted(accepted.max_streams);
+                counters.record_accepted(accepted.max_streams, accepted.member);
                 queue.accepted(&accepted)?;
             }
             // LH-COPY-68.

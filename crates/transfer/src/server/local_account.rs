@@ -4,6 +4,7 @@
 //! account's user, and serves the streams that the front passes to it.
 
 use std::fmt;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use longhaul_accounts::CopyRecord;
@@ -96,6 +97,20 @@ impl Server {
     /// [`Error::Limit`] if the key, or all keys, have as many as they may.
     pub fn permit_stream(&self, key: PublicKey) -> Result<StreamPermit, Error> {
         let permit = self.account(key).take(Resource::Streams, 1)?;
+        Ok(StreamPermit(permit))
+    }
+
+    /// Takes a stream of `key` from this address that another member of a striped server is to
+    /// serve.
+    ///
+    /// # Errors
+    /// [`Error::Limit`], as for [`Self::permit_stream`].
+    pub(crate) fn permit_relay(
+        &self,
+        key: PublicKey,
+        from: Option<SocketAddr>,
+    ) -> Result<StreamPermit, Error> {
+        let permit = self.first_account(key, from).take(Resource::Streams, 1)?;
         Ok(StreamPermit(permit))
     }
 

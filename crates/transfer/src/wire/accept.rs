@@ -3,11 +3,13 @@
 use super::encode::put_option;
 use super::field_reader::FieldReader;
 use super::options::{
-    CLEAR, COMPRESSION, DELTA, HARD_LINKS, INSTANCE, KEEP, MAX_OPTION_BYTES, PACKS, PLACEMENT,
+    CLEAR, COMPRESSION, DELTA, HARD_LINKS, INSTANCE, KEEP, MAX_OPTION_BYTES, MEMBER, PACKS,
+    PLACEMENT,
     PRESENT, RECEIPT, decode_keep, decode_options, put_keep,
 };
 use super::{CopyInstance, Placement, VERSION, WireError};
 use crate::preservation::Preservation;
+use crate::stripe::MemberId;
 
 /// A server's acceptance of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -36,6 +38,8 @@ pub(crate) struct Acceptance {
     pub delta: bool,
     /// Selection of HELLO, from a server that understands it (LH-COPY-65).
     pub keep: Preservation,
+    /// Member that has the copy, if other members relay its streams (LH-COPY-75).
+    pub member: Option<MemberId>,
 }
 
 impl Acceptance {
@@ -70,6 +74,9 @@ impl Acceptance {
         if self.packs {
             put_option(out, PACKS, &[]);
         }
+        if let Some(MemberId(member)) = self.member {
+            put_option(out, MEMBER, &member);
+        }
     }
 
     pub(super) fn decode(fields: &mut FieldReader) -> Result<Self, WireError> {
@@ -96,6 +103,7 @@ impl Acceptance {
                 DELTA => accepted.delta = true,
                 PACKS => accepted.packs = true,
                 KEEP => accepted.keep = decode_keep(value)?,
+                MEMBER => accepted.member = Some(MemberId(value.array()?)),
                 _ => return Ok(false),
             }
             Ok(true)

@@ -62,6 +62,9 @@ pub(super) const IN_PLACE: u16 = CRITICAL | 23;
 pub(super) const KEEP: u16 = 16;
 /// HELLO option: a [`BearerToken`](crate::bearer::BearerToken) of the client (LH-COPY-71).
 pub(super) const TOKEN: u16 = 22;
+/// ACCEPT option: the [`MemberId`](crate::stripe::MemberId) of the member of a striped server that
+/// has the copy (LH-COPY-75).
+pub(super) const MEMBER: u16 = 25;
 /// Flag in an option's kind: a receiver that does not know the option must refuse (LH-COPY-8).
 pub(super) const CRITICAL: u16 = 0x8000;
 /// Mask of the option's number in its kind.

@@ -11,6 +11,7 @@ use crate::compression::Compression;
 use crate::existing::ExistingPolicy;
 use crate::part::{CopyPart, MAX_PARTS, Portion};
 use crate::preservation::Preservation;
+use crate::stripe::MemberId;
 
 fn path() -> impl Strategy<Value = RelPath> {
     proptest::collection::vec(proptest::collection::vec(1u8..=255, 1..20), 0..4)
@@ -248,9 +249,10 @@ fn frame() -> impl Strategy<Value = Frame> {
             any::<Option<[u8; 8]>>(),
             any::<[bool; 7]>(),
             prop::option::of(placement()),
-            keep()
+            keep(),
+            any::<Option<[u8; 8]>>()
         )
-            .prop_map(|(max_streams, instance, flags, placement, keep)| {
+            .prop_map(|(max_streams, instance, flags, placement, keep, member)| {
                 let [
                     clear,
                     present,
@@ -272,6 +274,7 @@ fn frame() -> impl Strategy<Value = Frame> {
                     packs,
                     delta,
                     keep,
+                    member: member.map(MemberId),
                 })
             }),
         (head(), 0..MAX_FILE_BYTES, (any::<u32>(), path()))
@@ -633,6 +636,26 @@ fn lh_copy_65_what_is_kept_is_requested_and_confirmed() {
     let refusal = WireError::UnknownOption(16).to_string();
     assert!(keep(links).missing_capability(&refusal).is_some());
     assert!(keep(owners).missing_capability(&refusal).is_none());
+}
+
+#[test]
+fn lh_copy_75_accept_names_the_member_with_the_copy() {
+    let accepted = |member| {
+        Frame::Accept(Acceptance {
+            max_streams: 9,
+            delta: true,
+            member,
+            ..Acceptance::default()
+        })
+    };
+    let plain = body_of(&accepted(None));
+    let named = accepted(Some(MemberId(*b"member 1")));
+    let body = body_of(&named);
+    let option = &b"\x19\0\x08\0member 1"[..];
+    assert_eq!(&body[..], &[&plain[..], option].concat()[..]);
+    assert_eq!(decode(FrameType::Accept, body), Ok(named));
+    let short = [&plain[..], b"\x19\0\x07\0member "].concat();
+    assert!(decode(FrameType::Accept, short.into()).is_err());
 }
 
 /// Returns a directory with these attributes, as they are on the wire.

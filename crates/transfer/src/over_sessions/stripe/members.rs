@@ -1,0 +1,267 @@
+//! A member of a striped server, and how it reaches the others.
+//!
+//! A member serves a stream itself, or relays it to the member that has the copy. Members
+//! authenticate each other by the key that all of them have.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use longhaul_hop::{Duplex, DuplexOptions, EndPolicy, IdleLimits};
+use longhaul_proto::{FailureKind, PublicKey, Route, ServiceName};
+use longhaul_session::{
+    ConnectOptions, Error as SessionError, Identity, JoinObserver, ServerTrust, Session, connect,
+};
+use parking_lot::Mutex;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{Instant, timeout};
+
+use super::preface::StreamPreface;
+use crate::client::{StreamOrigin, Transport};
+use crate::error::Error;
+use crate::server::{Server, StreamKind};
+use crate::stripe::MemberId;
+
+/// Time for a session with another member. After that, the member counts as gone.
+const SETUP_TIMEOUT: Duration = Duration::from_secs(5);
+/// Time for which a member that is gone is not tried again.
+const GONE_FOR: Duration = Duration::from_secs(10);
+/// Idle time after which a relayed stream is broken. Either end of a copy sends something every few
+/// seconds (LH-COPY-28).
+const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// The members of a striped server, as one of them knows them.
+pub struct StripeMembers {
+    own: MemberId,
+    others: HashMap<MemberId, SocketAddr>,
+    identity: Arc<Identity>,
+    congestion: Option<String>,
+    /// Times at which members turned out to be gone.
+    gone: Mutex<HashMap<MemberId, Instant>>,
+    relays: DuplexOptions,
+}
+
+/// What a member does with a stream.
+enum Handling {
+    /// It serves the stream.
+    Serve,
+    /// It relays the stream over this session with the member that has the copy.
+    Relay(Box<Session>),
+    /// It refuses the stream, for this reason. The member that has the copy is alive.
+    Refuse(String),
+}
+
+impl StripeMembers {
+    /// Creates the view of the member at `own`, which has the key of all members.
+    pub fn new(
+        own: SocketAddr,
+        members: &[SocketAddr],
+        identity: Arc<Identity>,
+        congestion: Option<String>,
+    ) -> Self {
+        let own = MemberId::at_address(own);
+        let members = members
+            .iter()
+            .map(|address| (MemberId::at_address(*address), *address));
+        Self {
+            own,
+            others: members.filter(|(id, _)| *id != own).collect(),
+            identity,
+            congestion,
+            gone: Mutex::default(),
+            relays: DuplexOptions {
+                idle_limits: IdleLimits {
+                    open: IDLE_TIMEOUT,
+                    half_closed: IDLE_TIMEOUT,
+                },
+                ends: EndPolicy::Revocable,
+                ..DuplexOptions::default()
+            },
+        }
+    }
+
+    /// Returns the identity of this member.
+    #[must_use]
+    pub fn own(&self) -> MemberId {
+        self.own
+    }
+
+    /// Serves one session of the service `stripe`. `key` is that of its client.
+    pub(in super::super) async fn serve(
+        &self,
+        server: &Arc<Server>,
+        mut session: Session,
+        key: PublicKey,
+    ) -> Result<(), Error> {
+        let read = StreamPreface::read(&mut session);
+        let preface = match timeout(server.limits().hello_timeout, read).await {
+            Ok(read) => read?,
+            Err(_) => return Err(Error::Protocol("no preface in time".into())),
+        };
+        match preface {
+            StreamPreface::ForMember { member } => {
+                self.serve_client(server, session, key, member).await
+            }
+            // LH-COPY-77.
+            StreamPreface::FromClient { .. } if key != self.identity.public() => {
+                let reason = "only members of this server speak for its clients";
+                server
+                    .turn_away(session, StreamKind::Copy, reason.to_owned())
+                    .await;
+                Err(Error::Unauthorised(reason.to_owned()))
+            }
+            StreamPreface::FromClient { client, origin } => {
+                server
+                    .serve(RelayedStream { session, origin }, client)
+                    .await
+            }
+        }
+    }
+
+    /// Serves or relays a stream of the client with this key, whose copy `member` has.
+    async fn serve_client(
+        &self,
+        server: &Arc<Server>,
+        session: Session,
+        key: PublicKey,
+        member: MemberId,
+    ) -> Result<(), Error> {
+        let Some(address) = self.others.get(&member) else {
+            return server.serve(session, key).await;
+        };
+        let permit = match server.permit_relay(key, session.info().first_hop) {
+            Ok(permit) => permit,
+            Err(error) => {
+                let reason = error.to_string();
+                server.turn_away(session, StreamKind::Copy, reason).await;
+                return Err(error);
+            }
+        };
+        match self.reach(member, *address, server, key).await {
+            Handling::Serve => {
+                drop(permit);
+                server.serve(session, key).await
+            }
+            Handling::Refuse(reason) => {
+                server.turn_away(session, StreamKind::Copy, reason).await;
+                Ok(())
+            }
+            Handling::Relay(mut owner) => {
+                tracing::debug!(%key, to = %address, "stream relayed to the member with its copy");
+                let preface = StreamPreface::FromClient {
+                    client: key,
+                    origin: session.origin(),
+                };
+                preface.write(&mut *owner).await?;
+                let observer = JoinObserver::default();
+                // The two ends of the copy know why it ended.
+                drop(Duplex::new(session, *owner, self.relays.clone(), observer).await);
+                Ok(())
+            }
+        }
+    }
+
+    /// Opens a session with another member for a stream of `key`.
+    async fn reach(
+        &self,
+        member: MemberId,
+        address: SocketAddr,
+        server: &Server,
+        key: PublicKey,
+    ) -> Handling {
+        if self.is_gone(member) {
+            return Handling::Serve;
+        }
+        let options = ConnectOptions {
+            congestion: self.congestion.clone(),
+            setup_timeout: SETUP_TIMEOUT,
+            ..ConnectOptions::new(
+                ServiceName::STRIPE,
+                Route::direct(),
+                address.into(),
+                self.identity.clone(),
+                ServerTrust::Pinned(self.identity.public()),
+            )
+        };
+        match connect(&options).await {
+            Ok(session) => {
+                self.gone.lock().remove(&member);
+                Handling::Relay(Box::new(session))
+            }
+            Err(error) if is_refusal(&error) => {
+                server.log(key, || {
+                    tracing::warn!(member = %address, %error, "a member refuses a relayed stream");
+                });
+                Handling::Refuse(format!(
+                    "the member of this server that has the copy refuses its stream: {error}"
+                ))
+            }
+            Err(error) => {
+                let is_known = self.is_gone(member);
+                self.gone.lock().insert(member, Instant::now());
+                if !is_known {
+                    tracing::warn!(
+                        member = %address, %error, "a member does not answer; this one takes over"
+                    );
+                }
+                Handling::Serve
+            }
+        }
+    }
+
+    fn is_gone(&self, member: MemberId) -> bool {
+        let gone = self.gone.lock();
+        gone.get(&member).is_some_and(|at| at.elapsed() < GONE_FOR)
+    }
+}
+
+/// Returns true if the other member answered, and refused.
+fn is_refusal(error: &SessionError) -> bool {
+    matches!(error, SessionError::Hop(failure) if matches!(failure.kind, FailureKind::Acceptor(_)))
+}
+
+/// Stream of a client that another member relays.
+struct RelayedStream {
+    session: Session,
+    origin: Option<StreamOrigin>,
+}
+
+/// The connection between the members says nothing about the path of the data, so it is not
+/// watched. Plaintext does not pass the relay.
+impl Transport for RelayedStream {
+    fn origin(&self) -> Option<StreamOrigin> {
+        self.origin.clone()
+    }
+}
+
+impl AsyncRead for RelayedStream {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.session).poll_read(cx, buffer)
+    }
+}
+
+impl AsyncWrite for RelayedStream {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        data: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.session).poll_write(cx, data)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.session).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.session).poll_shutdown(cx)
+    }
+}
