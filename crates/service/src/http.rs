@@ -4,6 +4,9 @@
 //! time. When there are too many, the oldest connection of the source with the most is reset
 //! ([`longhaul_hop::ConnectionGate`]). Each listener has its own gate, so a crowd at one leaves
 //! capacity at the others.
+//!
+//! A connection that ends with an unread request is read and discarded for a while, so that no reset
+//! destroys the answer. It keeps its permit meanwhile.
 
 use std::convert::Infallible;
 use std::error::Error as StdError;
@@ -26,6 +29,12 @@ use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
+
+mod lingering;
+#[cfg(test)]
+mod tests;
+
+use lingering::LingeringStream;
 
 /// Wait after an accept that failed because descriptors or memory ran out.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
@@ -63,7 +72,8 @@ impl PeerIdentity {
 /// Bounds of a listener's connections.
 #[derive(Debug, Clone, Copy)]
 pub struct HttpLimits {
-    /// Maximum numbers of connections, and the time for a TLS handshake and for each head.
+    /// Maximum numbers of connections, and the time for a TLS handshake, for each head, and for what
+    /// the peer still sends after the last answer.
     pub gate: GateLimits,
     /// Maximum size of a request's head, in bytes; at least 8 KiB.
     pub max_head_bytes: usize,
@@ -194,6 +204,7 @@ impl Connection {
             let Ok(Ok(stream)) = timeout(header, opening).await else {
                 return;
             };
+            let stream = LingeringStream::new(stream, header, stop.clone());
             let service = service_fn(|request| handler.answer(request, peer, &permit));
             let connection = http1::Builder::new()
                 .timer(TokioTimer::new())
