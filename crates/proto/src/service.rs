@@ -16,7 +16,7 @@ impl ServiceName {
     pub const FETCH: Self = Self(Cow::Borrowed("fetch"));
     /// Measurements of the path.
     pub const PERF: Self = Self(Cow::Borrowed("perf"));
-    /// A stream of a copy that another member of a striped server has (LH-COPY-76).
+    /// A stream of a copy that another member of a striped server has (LH-COPY-77).
     pub const STRIPE: Self = Self(Cow::Borrowed("stripe"));
     /// Listing and renaming of files.
     pub const FILES: Self = Self(Cow::Borrowed("files"));

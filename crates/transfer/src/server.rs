@@ -359,7 +359,7 @@ impl Server {
             packs: copy.hello.packs,
             delta: copy.hello.delta,
             keep: copy.hello.keep,
-            // LH-COPY-75: a stream that is relayed has no delegation.
+            // LH-COPY-76: a stream that is relayed has no delegation.
             member: self.member.get().copied().filter(|_| delegation.is_none()),
         })
         .encode(&mut greeting);

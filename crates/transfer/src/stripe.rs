@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
-/// Identity of a member (LH-COPY-75). It is a hash, so clients learn no address from it, and can
+/// Identity of a member (LH-COPY-76). It is a hash, so clients learn no address from it, and can
 /// name no address by it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]

@@ -46,7 +46,7 @@ impl Connector for ClaimedMember {
 }
 
 #[test]
-fn lh_copy_77_only_members_speak_for_clients() {
+fn lh_copy_78_only_members_speak_for_clients() {
     let world = World::new();
     let [me, attacker] = ["me", "attacker"].map(|who| world.identity(who).public());
     let own = "127.0.0.1:1";

@@ -1,4 +1,4 @@
-//! Two servers that share a directory and a key, and act as one (LH-COPY-75 to LH-COPY-77).
+//! Two servers that share a directory and a key, and act as one (LH-COPY-76 to LH-COPY-78).
 
 use std::fs;
 use std::process::Stdio;
@@ -147,7 +147,7 @@ fn survives(signal: &str, direction: Direction) {
 }
 
 #[test]
-fn lh_copy_76_streams_spread_over_the_members() {
+fn lh_copy_77_streams_spread_over_the_members() {
     let Some(stripe) = Stripe::start() else {
         return;
     };

@@ -54,7 +54,7 @@ pub struct StreamCounters {
 pub(crate) struct CopyTerms {
     /// Maximum number of streams (LH-COPY-9).
     pub max_streams: usize,
-    /// Member of a striped server that has the copy (LH-COPY-75).
+    /// Member of a striped server that has the copy (LH-COPY-76).
     pub member: Option<MemberId>,
 }
 

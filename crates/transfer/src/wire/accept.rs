@@ -4,8 +4,7 @@ use super::encode::put_option;
 use super::field_reader::FieldReader;
 use super::options::{
     CLEAR, COMPRESSION, DELTA, HARD_LINKS, INSTANCE, KEEP, MAX_OPTION_BYTES, MEMBER, PACKS,
-    PLACEMENT,
-    PRESENT, RECEIPT, decode_keep, decode_options, put_keep,
+    PLACEMENT, PRESENT, RECEIPT, decode_keep, decode_options, put_keep,
 };
 use super::{CopyInstance, Placement, VERSION, WireError};
 use crate::preservation::Preservation;
@@ -38,7 +37,7 @@ pub(crate) struct Acceptance {
     pub delta: bool,
     /// Selection of HELLO, from a server that understands it (LH-COPY-65).
     pub keep: Preservation,
-    /// Member that has the copy, if other members relay its streams (LH-COPY-75).
+    /// Member that has the copy, if other members relay its streams (LH-COPY-76).
     pub member: Option<MemberId>,
 }
 

@@ -63,7 +63,7 @@ pub(super) const KEEP: u16 = 16;
 /// HELLO option: a [`BearerToken`](crate::bearer::BearerToken) of the client (LH-COPY-71).
 pub(super) const TOKEN: u16 = 22;
 /// ACCEPT option: the [`MemberId`](crate::stripe::MemberId) of the member of a striped server that
-/// has the copy (LH-COPY-75).
+/// has the copy (LH-COPY-76).
 pub(super) const MEMBER: u16 = 25;
 /// Flag in an option's kind: a receiver that does not know the option must refuse (LH-COPY-8).
 pub(super) const CRITICAL: u16 = 0x8000;

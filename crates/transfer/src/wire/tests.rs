@@ -639,7 +639,7 @@ fn lh_copy_65_what_is_kept_is_requested_and_confirmed() {
 }
 
 #[test]
-fn lh_copy_75_accept_names_the_member_with_the_copy() {
+fn lh_copy_76_accept_names_the_member_with_the_copy() {
     let accepted = |member| {
         Frame::Accept(Acceptance {
             max_streams: 9,

@@ -106,7 +106,7 @@ impl StripeMembers {
             StreamPreface::ForMember { member } => {
                 self.serve_client(server, session, key, member).await
             }
-            // LH-COPY-77.
+            // LH-COPY-78.
             StreamPreface::FromClient { .. } if key != self.identity.public() => {
                 let reason = "only members of this server speak for its clients";
                 server

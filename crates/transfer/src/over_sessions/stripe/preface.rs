@@ -1,5 +1,5 @@
 //! First bytes of a stream of the service `stripe`: their number (2 bytes, big-endian) and JSON
-//! (LH-COPY-76).
+//! (LH-COPY-77).
 
 #![deny(clippy::indexing_slicing)] // what is read here comes from the network
 #![cfg_attr(test, allow(clippy::indexing_slicing))]
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn lh_copy_76_a_preface_is_read_as_it_was_written() {
+    fn lh_copy_77_a_preface_is_read_as_it_was_written() {
         let origin = StreamOrigin {
             from: Some("192.0.2.1:7".parse().unwrap()),
             local: None,
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn lh_copy_76_a_preface_over_its_bound_is_refused() {
+    fn lh_copy_77_a_preface_over_its_bound_is_refused() {
         let long = [&(MAX_PREFACE_BYTES + 1).to_be_bytes()[..], &[b' '; 20_000]].concat();
         assert_eq!(
             read(&long).0.unwrap_err().kind(),
