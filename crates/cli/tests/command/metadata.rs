@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 use rustix::fs::{CWD, FileType, Mode};
 use serde_json::Value;
 
-use crate::common::archive::{attributes, describe};
+use crate::common::archive::listing::{attributes, describe};
 use crate::common::program;
 use crate::stage::*;
 

@@ -6,7 +6,8 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
-use crate::common::archive::{archives_equal_rsync, can_give_files_away};
+use crate::common::archive::abilities::can_give_files_away;
+use crate::common::archive::archives_equal_rsync;
 use crate::common::mirror::{describe, mirrors_equal_rsync};
 use crate::stage::*;
 

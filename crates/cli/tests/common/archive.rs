@@ -14,15 +14,14 @@ use proptest::test_runner::TestRunner;
 
 use super::mirror::config;
 
-mod abilities;
+pub mod abilities;
 mod case;
-mod listing;
+pub mod listing;
 mod source;
 
 use abilities::Abilities;
-pub use abilities::can_give_files_away;
 use case::case;
-pub use listing::{attributes, describe};
+use listing::describe;
 use source::Source;
 
 /// Mirrors random trees with `mirror` before and after random changes, and compares the results with
