@@ -5,8 +5,8 @@
 //! small objects; one that is limited by the network, or by itself, gains nothing from more. If the
 //! store says that it is overloaded, the number is halved and then raised step by step.
 //!
-//! Nothing is concluded from times in which fewer requests were under way than allowed, nor from the
-//! time after a change in which new connections are set up.
+//! Nothing is concluded from times in which fewer requests were under way than allowed, nor from
+//! the time after a change in which new connections are set up.
 
 use std::time::Duration;
 

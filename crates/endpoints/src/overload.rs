@@ -1,5 +1,5 @@
-//! Notices when a store is overloaded. The client repeats such requests by itself, so their end does
-//! not tell.
+//! Notices when a store is overloaded. The client repeats such requests by itself, so their end
+//! does not tell.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

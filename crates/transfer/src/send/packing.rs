@@ -1,8 +1,8 @@
 //! Decides what is compressed, from the speeds that one stream has measured. Pure.
 //!
-//! Blocks, and packs of other frames, are decided apart: small files take longer to read. A thread reads, hashes and perhaps compresses a buffer while the one before it is written to the
-//! network, so a stream is as fast as the slower of the two. Compression pays if it shortens the
-//! slower one.
+//! Blocks, and packs of other frames, are decided apart: small files take longer to read. A thread
+//! reads, hashes and perhaps compresses a buffer while the one before it is written to the network,
+//! so a stream is as fast as the slower of the two. Compression pays if it shortens the slower one.
 
 use std::time::Duration;
 
@@ -26,8 +26,8 @@ const UNMEASURED_BUFFERS: u32 = 2;
 pub(crate) enum PackingPlan {
     /// It is sent as it is.
     Plain,
-    /// It is sent as it is, and a part of it is compressed to measure that. A pack is compressed as a
-    /// whole, and sent so if that is shorter.
+    /// It is sent as it is, and a part of it is compressed to measure that. A pack is compressed as
+    /// a whole, and sent so if that is shorter.
     Sample,
     /// It is sent compressed.
     Pack,

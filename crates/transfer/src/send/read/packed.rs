@@ -16,7 +16,8 @@ use crate::send::source::SourceFile;
 use crate::tree_hash::{BlockHash, BlockHasher};
 use crate::wire::{Block, FRAME_HEAD_BYTES, Frame, MAX_PACK_BYTES};
 
-/// Length that a pack does not exceed unless one frame does, in bytes. It is compressed as one part.
+/// Length that a pack does not exceed unless one frame does, in bytes. It is compressed as one
+/// part.
 const PACK_BYTES: usize = MAX_PART_BYTES;
 /// Minimum length of a pack, in bytes. Less is not worth a header.
 const MIN_PACK_BYTES: usize = 128;
@@ -149,8 +150,8 @@ impl StreamPacking {
 }
 
 impl Reader<'_> {
-    /// Compresses the frames of `range`, which are at the end of the buffer, if that pays. `data` is
-    /// the number of bytes of file data in the buffer.
+    /// Compresses the frames of `range`, which are at the end of the buffer, if that pays. `data`
+    /// is the number of bytes of file data in the buffer.
     pub(super) fn pack_frames(&mut self, range: &PackRange, data: u64) {
         if let Some(packing) = self.packing.as_mut().filter(|_| self.packs) {
             let saved = packing.pack(self.out, range, data);

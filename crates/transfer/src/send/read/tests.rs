@@ -354,8 +354,8 @@ fn offer_has_the_content_read_or_the_metadata_found() {
     }
 }
 
-/// Returns what is sent for `work` on a stream with this method, whose other end understands PACK if
-/// `packs`.
+/// Returns what is sent for `work` on a stream with this method, whose other end understands PACK
+/// if `packs`.
 fn read_packed(
     source: &dyn Source,
     work: Vec<StreamWork>,
