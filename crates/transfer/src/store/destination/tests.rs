@@ -249,6 +249,8 @@ fn file_with_wrong_content_is_not_kept() {
     assert_eq!(std::fs::read_dir(tmp.path()).unwrap().count(), 0);
 }
 
+// Without `O_PATH`, only a directory that can be read can be entered.
+#[cfg(all(target_os = "linux", not(longhaul_portable)))]
 #[test]
 fn unreadable_directory_can_be_entered() {
     let tmp = tempfile::tempdir().unwrap();

@@ -260,7 +260,7 @@ fn overwriting_replaces_no_device_fifo_or_socket() {
         fs::CWD,
         bench.path("d/fifo"),
         fs::FileType::Fifo,
-        longhaul_platform::fs::mode_bits(0o600),
+        fs::mode_bits(0o600),
         0,
     )
     .unwrap();
