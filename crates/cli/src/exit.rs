@@ -86,7 +86,7 @@ fn for_perf_error(error: &PerfError) -> Exit {
     match error {
         PerfError::Connect(error) if error.is_identity_error() => Exit::Unauthorised,
         PerfError::Connect(_) => Exit::NoRoute,
-        PerfError::Refused(_) => Exit::SomeFailed,
+        PerfError::Refused(_) | PerfError::Withdrawn => Exit::SomeFailed,
         PerfError::Cut(_) | PerfError::Silent { .. } | PerfError::Socket { .. } => Exit::BrokeOff,
         PerfError::Protocol(_) | PerfError::Disagreement { .. } => Exit::Disagreement,
     }

@@ -628,7 +628,9 @@ impl ServeCommand {
                     drop(held);
                 });
             } else if *service == ServiceName::PERF {
-                perf::answer(meter.clone(), events.clone(), session, held);
+                let (grants, key) = (server.grants().clone(), session.info().peer);
+                let withdrawn = async move { grants.withdrawn(|now| now.has_key(&key)).await };
+                perf::answer(meter.clone(), events.clone(), session, withdrawn, held);
             } else if *service == ServiceName::DOCTOR {
                 let doctor = doctor.clone();
                 tokio::spawn(async move {
@@ -740,7 +742,7 @@ struct Relays {
     members: Option<Arc<StripeMembers>>,
 }
 
-/// Ends copies whose principals have lost the name or group that permitted them.
+/// Ends copies and sessions whose principals have lost the name or group that permitted them.
 async fn enforce_names(
     server: &Server,
     workers: &WorkerPool,

@@ -28,6 +28,7 @@ mod observe;
 mod probe;
 mod refusal;
 mod refuse;
+mod registration;
 mod relay;
 mod serve;
 mod setup;

@@ -17,7 +17,7 @@ use longhaul_proto::{
     Endpoint, Hop, MAX_EARLY_DATA_BYTES, Open, OpenRefusal, PublicKey, Status, StatusCode,
     Transport, VoucherFault, payload_rate,
 };
-use longhaul_service::{Phase, PhaseReceiver};
+use longhaul_service::{Phase, PhaseReceiver, is_registration};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, timeout, timeout_at};
 
@@ -27,6 +27,7 @@ use crate::grants::{ClockReading, GrantSession};
 use crate::next_hop::{DialledHop, NextHops};
 use crate::probe;
 use crate::refusal::DepotRefusal;
+use crate::registration;
 use crate::state::DepotState;
 
 /// Size of a read of early data, in bytes.
@@ -100,6 +101,9 @@ pub(crate) async fn set_up(
             |why| SetupFailure::Refused(Some(Box::new(open)), why),
             |()| SetupFailure::Empty,
         ));
+    }
+    if is_registration(&open) {
+        return Err(registration::serve(shared, upstream, open, &early, header).await);
     }
     let fault = shared.admission.read_voucher(&open, unix_ms()).await;
     let (next_hops, payer, grant) = match admit(shared, peer.ip(), &open, fault, place, phases) {

@@ -192,6 +192,19 @@ impl FactsServer {
         timeout(MESSAGE_TIMEOUT, stream.shutdown()).await?
     }
 
+    /// Refuses the client, whatever it has asked, and ends this direction of the stream.
+    ///
+    /// # Errors
+    /// The stream breaks, or the client does not take the answer in time.
+    pub async fn refuse(
+        stream: &mut (impl AsyncWrite + Unpin),
+        why: &str,
+    ) -> io::Result<()> {
+        let answer = FactsAnswer::Refused(PrintableText::new(why));
+        timeout(MESSAGE_TIMEOUT, send(stream, &answer)).await??;
+        timeout(MESSAGE_TIMEOUT, stream.shutdown()).await?
+    }
+
     /// Returns facts, gathered once for all clients that ask at the same time.
     async fn facts(&self, peer: Option<IpAddr>) -> io::Result<Facts> {
         let mut latest = self.latest.lock().await;

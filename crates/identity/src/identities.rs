@@ -144,7 +144,30 @@ impl Identities {
         if !self.state.read().principals.has_authorities() {
             return Ok(());
         }
-        let voucher: Voucher = text.parse().map_err(VoucherFault::from)?;
+        self.introduce_for(key, text.parse()?).await
+    }
+
+    /// Reads the bytes of a voucher that came behind an OPEN which `key` has signed, and remembers
+    /// it until it ends (LH-VOUCHER-8).
+    ///
+    /// # Errors
+    /// [`VoucherFault`]: the voucher is not believed.
+    pub async fn register(
+        self: &Arc<Self>,
+        key: &PublicKey,
+        bytes: &[u8],
+    ) -> Result<(), VoucherFault> {
+        if !self.state.read().principals.has_authorities() {
+            return Err(VoucherFault::UnknownIssuer);
+        }
+        self.introduce_for(key, Voucher::from_bytes(bytes)?).await
+    }
+
+    async fn introduce_for(
+        self: &Arc<Self>,
+        key: &PublicKey,
+        voucher: Voucher,
+    ) -> Result<(), VoucherFault> {
         if voucher.key != *key {
             return Err(VoucherFault::Signature);
         }

@@ -195,6 +195,7 @@ fn log_turned_away(shared: &OfframpState, peer: SocketAddr, open: Option<&Open>,
         Error::Refused(refusal) => (refusal.code(), refusal.to_string()),
         Error::QuotaExceeded(full) => (StatusCode::Overloaded, full.to_string()),
         Error::Declined { code, detail } => (*code, detail.clone()),
+        Error::Registered => return tracing::debug!(from = %peer, %error),
         error => {
             shared.metrics.count_refused("lost");
             tracing::debug!(from = %peer, %error, "connection lost during set-up");

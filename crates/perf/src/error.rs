@@ -11,6 +11,13 @@ pub enum Error {
     /// The server refuses this measurement: ask for less, try later, or use another server.
     #[error("the server refuses: {0}")]
     Refused(String),
+    /// The client's key may not measure here any more, so the server ended its measurement. Its
+    /// grant was withdrawn, or its certificate has ended or was revoked: ask the operator.
+    #[error(
+        "this key may not measure any more: its grant was withdrawn, or its certificate has ended \
+         or was revoked"
+    )]
+    Withdrawn,
     /// The peer violated the protocol: check that both ends run the same release.
     #[error("the peer violated the measurement protocol: {0}; do both ends run the same release?")]
     Protocol(String),

@@ -86,11 +86,15 @@ impl MeasurementServer {
 
     /// Serves one session that asks for [`longhaul_session::ServiceName::PERF`]. It is either a
     /// measurement's control session, served to its end, or a further session, which is passed to
-    /// its measurement.
+    /// its measurement. A measurement ends early when `withdrawn` completes.
     ///
     /// # Errors
     /// The reason why it failed, for the log.
-    pub async fn serve(&self, mut session: Session) -> Result<(), Error> {
+    pub async fn serve(
+        &self,
+        mut session: Session,
+        withdrawn: impl Future<Output = ()>,
+    ) -> Result<(), Error> {
         // Dropped without an answer: a client with so many sessions knows its own.
         let place = self
             .sessions
@@ -103,7 +107,7 @@ impl MeasurementServer {
         )
         .await?
         {
-            Message::Hello(hello) => self.control(session, &hello).await,
+            Message::Hello(hello) => self.control(session, &hello, withdrawn).await,
             Message::Attach(attach) => self.join(
                 &attach.token,
                 JoiningSession {
@@ -118,13 +122,22 @@ impl MeasurementServer {
         }
     }
 
-    async fn control(&self, mut control: Session, hello: &Hello) -> Result<(), Error> {
+    async fn control(
+        &self,
+        mut control: Session,
+        hello: &Hello,
+        withdrawn: impl Future<Output = ()>,
+    ) -> Result<(), Error> {
         let peer = control.info().peer;
         let (place, joins) = match self.admit(peer, hello) {
             Ok(admitted) => admitted,
             Err(refusal) => return decline(control, refusal).await,
         };
-        let done = self.measure(&mut control, hello, joins).await;
+        let done = tokio::select! {
+            done = self.measure(&mut control, hello, joins) => done,
+            // Dropping the measurement resets its streams.
+            () = withdrawn => Err(Error::Withdrawn),
+        };
         drop(place);
         match done {
             // The client closes when it has the report.

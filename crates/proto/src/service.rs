@@ -28,6 +28,8 @@ impl ServiceName {
     pub const PROBE: Self = Self(Cow::Borrowed("probe"));
     /// Continuation of a session over another connection (LH-RESUME-4).
     pub const RESUME: Self = Self(Cow::Borrowed("resume"));
+    /// Registration of a voucher for which OPENs have no room (LH-VOUCHER-8).
+    pub const VOUCHER: Self = Self(Cow::Borrowed("voucher"));
     /// Diagnostic facts about the machine.
     pub const DOCTOR: Self = Self(Cow::Borrowed("doctor"));
 
@@ -79,6 +81,7 @@ mod tests {
             ServiceName::TCP,
             ServiceName::RESUME,
             ServiceName::STREAM,
+            ServiceName::VOUCHER,
         ] {
             assert_eq!(known.as_str().parse(), Ok(known.clone()));
         }

@@ -9,6 +9,10 @@ use longhaul_proto::{
 };
 use parking_lot::Mutex;
 
+mod registration;
+
+pub use registration::{RegistrationError, is_registration};
+
 /// Admission of the OPENs that one key receives.
 #[derive(Debug)]
 pub struct OpenAdmission {
@@ -88,7 +92,8 @@ impl OpenAdmission {
         fault: Option<VoucherFault>,
         checked: Result<(), OpenRefusal>,
     ) -> Result<(), OpenRefusal> {
-        if checked.is_ok() && open.has_voucher() {
+        // Its voucher may have been registered before (LH-VOUCHER-8).
+        if checked.is_ok() {
             self.identities.mark_admitted(&open.principal);
         }
         checked.map_err(|refusal| explain(refusal, fault))

@@ -27,7 +27,7 @@ mod shell;
 pub mod systemd;
 
 pub use accept::{ConnectionHandler, Interruption, PendingConnection, SetupGuard};
-pub use admission::OpenAdmission;
+pub use admission::{OpenAdmission, RegistrationError, is_registration};
 pub use drain::{Phase, PhaseReceiver, ServiceLife};
 pub use error::Error;
 pub use handover::{Handover, is_handed_over, notify_ready};

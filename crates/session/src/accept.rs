@@ -11,7 +11,7 @@ use longhaul_proto::{
     Open, OpenRefusal, PublicKey, ResumeAnswer, ResumeOffer, ServiceName, Status, StatusCode,
     VoucherFault,
 };
-use longhaul_service::OpenAdmission;
+use longhaul_service::{OpenAdmission, is_registration};
 use rustls::server::UnbufferedServerConnection;
 use tokio::{
     io::{AsyncRead, AsyncWrite, AsyncWriteExt},
@@ -22,6 +22,8 @@ use crate::{
     Error, Identity, ListenOptions, ServerVoucher, Session, SessionInfo, hop_stream::HopStream,
     resumable::ResumableSessions, secured::TlsStream, tls,
 };
+
+mod registration;
 
 /// Time for which input of a refused initiator is still read, so that no reset overtakes the answer
 /// (LH-STATUS-6).
@@ -153,6 +155,13 @@ impl Acceptor {
                 return Err(away(None, Error::Peer(late), Some((stream, why))));
             }
         };
+        if is_registration(&open) {
+            // Boxed, as few connections need the room.
+            let registered = Box::pin(self.register(&open, &early, &mut stream, header)).await;
+            let (end, answer) = registered;
+            let unreported = answer.map(|answer| (stream, answer));
+            return Err(away(Some(Box::new(open)), end, unreported));
+        }
         let now = self.initiator_clock_ms();
         let fault = self.admission.read_voucher(&open, now).await;
         let payer = match self.admit(&open, fault, decide) {

@@ -26,6 +26,7 @@ use crate::{
     Error, Identity, ResumeOptions, ServerTrust, Session, SessionInfo, SetupEvent, SetupObserver,
     first_hop::{FirstHopConnection, dial_first_hop, new_open},
     hop_stream::HopStream,
+    registration::{Registration, after_unregistered},
     resumable::{Continuations, ResumableStream},
     secured::TlsStream,
     tls::{self, ServerKey},
@@ -41,7 +42,7 @@ const FIRST_FLIGHT_BYTES: u32 = 2560;
 
 /// Maximum size of a server's voucher that is asked for, in bytes. With the server's part of the
 /// handshake, it fits an initial window of ten segments.
-const MAX_SERVER_VOUCHER_BYTES: u16 = 8192;
+pub(crate) const MAX_SERVER_VOUCHER_BYTES: u16 = 8192;
 
 /// Destination, route and identity of a session to open.
 #[derive(Clone, Debug)]
@@ -217,7 +218,32 @@ pub async fn connect(options: &ConnectOptions) -> Result<Session, Error> {
     }
 }
 
+/// Opens a session along `route`. A voucher for which the OPEN has no room is registered with each
+/// receiver that refuses its key (LH-VOUCHER-8).
 async fn connect_along(
+    options: &ConnectOptions,
+    route: &Route,
+    deadline: Instant,
+) -> Result<Session, Error> {
+    let mut registered = Vec::new();
+    loop {
+        let failure = match attempt(options, route, deadline).await {
+            Err(Error::Hop(failure)) => failure,
+            other => return other,
+        };
+        let registration = Registration::after(&failure, options, route, deadline);
+        let Some(registration) = registration.filter(|_| !registered.contains(&failure.hop)) else {
+            return Err(Error::Hop(failure));
+        };
+        if let Err(why) = Box::pin(registration.send(deadline)).await {
+            return Err(Error::Hop(after_unregistered(failure, why)));
+        }
+        registered.push(failure.hop);
+    }
+}
+
+/// Opens a session along `route` by one OPEN.
+async fn attempt(
     options: &ConnectOptions,
     route: &Route,
     deadline: Instant,

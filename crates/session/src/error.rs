@@ -154,6 +154,9 @@ pub enum Error {
         /// Details in words.
         detail: String,
     },
+    /// At the listener: the peer registered a voucher, and asked for no session. This is no fault.
+    #[error("the peer registered a voucher, and asked for no session")]
+    Registered,
     /// At the listener: the peer did not complete the set-up. A client or a scanner went away; this
     /// is harmless if it is rare.
     #[error("the peer did not complete the set-up: {0}")]

@@ -161,10 +161,8 @@ impl Identity {
             };
             match added {
                 Ok(true) => {}
-                Ok(false) => tracing::warn!(
-                    "the certificate is not sent: its chain is too long for a request; vouch with \
-                     fewer issuers in the file (longhaul keys vouch)"
-                ),
+                // It is registered with receivers that refuse the key (LH-VOUCHER-8).
+                Ok(false) => tracing::debug!("the certificate's chain is too long for a request"),
                 Err(fault) => tracing::warn!("the certificate is not sent: {fault}"),
             }
         }

@@ -47,6 +47,7 @@ mod identity;
 mod join;
 mod known_hosts;
 mod listener;
+mod registration;
 mod resumable;
 mod secured;
 mod server_voucher;

@@ -237,6 +237,7 @@ impl ConnectionHandler for SetUps {
                 session.mark_verified();
                 drop(self.ready.send(session).await);
             }
+            Err(error @ Error::Registered) => tracing::debug!(%peer, %error),
             Err(error) => {
                 let word = refusal_word(&error);
                 *self.counts.lock().refused.entry(word).or_default() += 1;

@@ -10,8 +10,8 @@ use longhaul_identity::{Identities, Principal, PrincipalPattern};
 use longhaul_proto::PublicKey;
 use longhaul_proto::text::printable;
 use longhaul_session::read_trusted_file;
-use parking_lot::RwLock;
 use serde::{Deserialize, Serialize};
+use tokio::sync::watch;
 
 use crate::path::RelPath;
 
@@ -356,22 +356,36 @@ impl Grants {
 
 /// The grants in force: one value for all users, which can be replaced at any time.
 #[derive(Debug, Default)]
-pub struct GrantsInForce(RwLock<Arc<Grants>>);
+pub struct GrantsInForce(watch::Sender<Arc<Grants>>);
 
 impl GrantsInForce {
     /// Puts `grants` in force until others replace them.
     pub fn new(grants: Grants) -> Arc<Self> {
-        Arc::new(Self(RwLock::new(Arc::new(grants))))
+        Arc::new(Self(watch::Sender::new(Arc::new(grants))))
     }
 
     /// Returns the grants now in force.
     pub fn current(&self) -> Arc<Grants> {
-        self.0.read().clone()
+        self.0.borrow().clone()
     }
 
     /// Puts `grants` in force from now on.
     pub fn replace(&self, grants: Grants) {
-        *self.0.write() = Arc::new(grants);
+        self.0.send_replace(Arc::new(grants));
+    }
+
+    /// Has them checked again where they are watched, because principals may have lost names or
+    /// groups.
+    pub fn recheck(&self) {
+        self.0.send_modify(|_| {});
+    }
+
+    /// Completes when the grants in force do not permit something any more. `is_permitted` returns
+    /// true for grants that permit it.
+    pub async fn withdrawn(&self, is_permitted: impl Fn(&Grants) -> bool) {
+        let mut grants = self.0.subscribe();
+        // The sender is borrowed, so the wait does not fail.
+        let _ = grants.wait_for(|grants| !is_permitted(grants)).await;
     }
 }
 
@@ -533,5 +547,35 @@ mod tests {
         grants.add(Access::Read, &key(1).to_string()).unwrap();
         in_force.replace(grants);
         assert!(in_force.current().has_key(&key(1)) && !before.has_key(&key(1)));
+    }
+
+    #[tokio::test]
+    async fn withdrawal_is_noticed_when_grants_or_names_change() {
+        let tmp = tempfile::tempdir().unwrap();
+        let file = tmp.path().join("principals.toml");
+        let write = |keys: &str| {
+            let text = format!("[[principal]]\nname = \"ana\"\nkeys = [{keys}]\n");
+            std::fs::write(&file, text).unwrap();
+        };
+        write(&format!("\"{}\"", key(1)));
+        let identities = Identities::load(&file).unwrap();
+        let mut grants = Grants::new(identities.clone());
+        grants.add(Access::Read, "name:ana").unwrap();
+        grants.add(Access::Read, &key(2).to_string()).unwrap();
+        let in_force = GrantsInForce::new(grants);
+        let withdrawn = |n: u8| in_force.withdrawn(move |grants| grants.has_key(&key(n)));
+        let (ana, other) = (withdrawn(1), withdrawn(2));
+        tokio::pin!(ana, other);
+        let pending = std::time::Duration::ZERO;
+        assert!(tokio::time::timeout(pending, &mut ana).await.is_err());
+        in_force.recheck();
+        assert!(tokio::time::timeout(pending, &mut ana).await.is_err());
+        write("");
+        identities.reload().unwrap();
+        in_force.recheck();
+        ana.await;
+        assert!(tokio::time::timeout(pending, &mut other).await.is_err());
+        in_force.replace(Grants::default());
+        other.await;
     }
 }

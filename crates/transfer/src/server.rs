@@ -184,8 +184,9 @@ impl Server {
     }
 
     /// Ends the running copies that the grants do not allow any more, because their principals
-    /// have lost names or groups.
+    /// have lost names or groups, and has the grants checked again where they are watched.
     pub fn enforce_grants(&self) {
+        self.grants.recheck();
         self.end_copies(EarlyEnd::Revoked, |copy| {
             let credential = copy.credential.borrow().clone();
             self.authorise(&copy.hello.request, &copy.principal, credential.as_deref())

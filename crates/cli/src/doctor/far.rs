@@ -96,7 +96,7 @@ impl FactsService {
         }
     }
 
-    /// Answers one session to its end. Failures are logged.
+    /// Answers one session until it ends, or its key may not read any more. Failures are logged.
     pub async fn answer(&self, mut session: Session) {
         let (id, key) = (session.info().session_id, session.info().peer);
         let from: Option<IpAddr> = session.info().first_hop.map(|address| address.ip());
@@ -111,7 +111,13 @@ impl FactsService {
             (Ok(_), true) => None,
         };
         let from = from.map(|address| address.to_canonical());
-        let answered = self.server.answer(&mut session, from, refusal).await;
+        let withdrawn = self.grants.withdrawn(|grants| grants.may_read(&key));
+        let answered = tokio::select! {
+            answered = self.server.answer(&mut session, from, refusal) => answered,
+            () = withdrawn, if refusal.is_none() => {
+                FactsServer::refuse(&mut session, &denied).await
+            }
+        };
         let closed = match answered {
             Ok(()) => session.close().await,
             Err(error) => Err(error),

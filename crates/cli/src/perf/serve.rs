@@ -1,5 +1,6 @@
 //! `longhaul perf --serve`: answers measurements, and nothing else.
 
+use std::future::pending;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -66,7 +67,7 @@ async fn listen(perf: &Perf) -> Result<Exit> {
     let serving = async {
         loop {
             match listener.accept().await {
-                Ok(session) => answer(server.clone(), events.clone(), session, ()),
+                Ok(session) => answer(server.clone(), events.clone(), session, pending(), ()),
                 Err(error) => return error,
             }
         }
@@ -77,17 +78,18 @@ async fn listen(perf: &Perf) -> Result<Exit> {
     }
 }
 
-/// Serves a measurement session in the background. `events` bounds what is logged. `held` is
-/// dropped at its end.
+/// Serves a measurement session in the background, until it ends or `withdrawn` completes. `events`
+/// bounds what is logged. `held` is dropped at its end.
 pub fn answer(
     server: Arc<MeasurementServer>,
     events: Arc<EventLog>,
     session: Session,
+    withdrawn: impl Future<Output = ()> + Send + 'static,
     held: impl Send + 'static,
 ) {
     tokio::spawn(async move {
         let (id, peer) = (session.info().session_id, session.info().peer);
-        let error = server.serve(session).await.err();
+        let error = server.serve(session, withdrawn).await.err();
         events.log(Some(Payer::Key(peer)), |left_out| {
             let error = error.map(tracing::field::display);
             tracing::info!(

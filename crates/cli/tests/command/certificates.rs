@@ -2,8 +2,14 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use longhaul_session::{ConnectOptions, Identity, Route, ServerTrust, ServiceName, connect};
+use tokio::io::AsyncReadExt;
 
 use crate::control::Controller;
+use crate::perf::{assert_withdrawn, under_way};
 use crate::stage::*;
 
 /// Configuration of `openssl ca` and `openssl req` for one authority.
@@ -80,11 +86,7 @@ fn openssl(dir: &Path, arguments: &[&str]) -> String {
 impl Authority {
     /// Makes an authority whose own key is of this kind.
     fn new(stage: &Stage, name: &str, kind: &[&str]) -> Self {
-        let dir = stage.path(name);
-        std::fs::create_dir(&dir).unwrap();
-        std::fs::write(dir.join("openssl.cnf"), CONFIG).unwrap();
-        std::fs::write(dir.join("index.txt"), "").unwrap();
-        std::fs::write(dir.join("crlnumber"), "01\n").unwrap();
+        let dir = Self::make_dir(stage, name);
         let subject = format!("/DC=org/DC=Lab/CN={name}");
         let mut arguments = vec![
             "req",
@@ -99,6 +101,28 @@ impl Authority {
             "-keyout", "ca.key", "-out", "ca.pem", "-days", "2", "-subj", &subject,
         ]);
         openssl(&dir, &arguments);
+        Self { dir }
+    }
+
+    /// Makes the directory of an authority, without its certificate.
+    fn make_dir(stage: &Stage, name: &str) -> PathBuf {
+        let dir = stage.path(name);
+        std::fs::create_dir(&dir).unwrap();
+        std::fs::write(dir.join("openssl.cnf"), CONFIG).unwrap();
+        std::fs::write(dir.join("index.txt"), "").unwrap();
+        std::fs::write(dir.join("crlnumber"), "01\n").unwrap();
+        dir
+    }
+
+    /// Makes an authority whose certificate this one issues. It has 3 KB.
+    fn subordinate(&self, stage: &Stage, name: &str) -> Self {
+        let comment = format!("nsComment={}", "long ".repeat(600));
+        let subject = format!("/DC=org/DC=Lab/CN={name}");
+        let options = [&*comment, "-extensions", "authority"];
+        let pair = self.issue(name, ECDSA, &subject, &options);
+        let dir = Self::make_dir(stage, name);
+        std::fs::copy(pair.certificate, dir.join("ca.pem")).unwrap();
+        std::fs::copy(pair.key, dir.join("ca.key")).unwrap();
         Self { dir }
     }
 
@@ -463,6 +487,105 @@ fn revocation_ends_copies_and_refuses_new_ones() {
         let (code, said) = copy(&stage, "ana", &server, &[]);
         code == Some(4) && said.contains("was revoked")
     });
+}
+
+/// Opens a session of `doctor` as `who`, and returns what the server says until it ends the session.
+fn doctor_answer(stage: &Stage, who: &str, server: &Service, meanwhile: impl FnOnce()) -> String {
+    let identity = Identity::load(&stage.path(who).join("identity")).unwrap();
+    let options = ConnectOptions::new(
+        ServiceName::DOCTOR,
+        Route::direct(),
+        server.address.parse().unwrap(),
+        Arc::new(identity),
+        ServerTrust::Pinned(server.key.parse().unwrap()),
+    );
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    runtime.unwrap().block_on(async {
+        let mut session = connect(&options).await.unwrap();
+        meanwhile();
+        let mut answer = Vec::new();
+        session.read_to_end(&mut answer).await.unwrap();
+        String::from_utf8_lossy(&answer).into_owned()
+    })
+}
+
+#[test]
+fn revocation_ends_measurements_and_diagnoses() {
+    let stage = Stage::new();
+    let anchors = stage.path("anchors");
+    let authority = Authority::new(&stage, "ca", RSA);
+    authority.install(&anchors);
+    authority.publish_revoked(&anchors);
+    let ana = authority.issue("ana", ECDSA, "/DC=org/DC=Lab/CN=Ana", &[]);
+    let principals = write_principals(&stage, "");
+    let names = ["--principals", &principals, "--read", "group:lab"];
+    let server = stage.serve(&[&names[..], &["--perf"]].concat());
+    assert_vouched(&vouch(&stage, "ana", &ana, &[]));
+    let (measurement, lines) = under_way(&stage, "ana", &server, &["--reverse"]);
+    authority.revoke(&ana);
+    authority.publish_revoked(&anchors);
+    let said = doctor_answer(&stage, "ana", &server, || server.hang_up());
+    assert!(said.contains("nothing to read"), "{said}");
+    assert_withdrawn(measurement, lines);
+}
+
+/// Makes a certificate with three issuers, too long for an OPEN, and its file of certificates.
+fn issue_long_chain(stage: &Stage, root: &Authority, who: &str, subject: &str) -> Pair {
+    let mut issuers = String::new();
+    let mut issuer = None;
+    for n in 1..=3 {
+        let parent = issuer.as_ref().unwrap_or(root);
+        let next = parent.subordinate(stage, &format!("{who}-issuer-{n}"));
+        let pem = std::fs::read_to_string(next.dir.join("ca.pem")).unwrap();
+        issuers.insert_str(0, &pem);
+        issuer = Some(next);
+    }
+    let pair = issuer.unwrap().issue(who, RSA, subject, &[]);
+    let leaf = std::fs::read_to_string(&pair.certificate).unwrap();
+    std::fs::write(&pair.certificate, leaf + &issuers).unwrap();
+    pair
+}
+
+/// LH-VOUCHER-8.
+#[test]
+fn long_chain_is_registered_where_its_key_is_unknown() {
+    let stage = Stage::new();
+    let root = Authority::new(&stage, "ca", RSA);
+    root.install(&stage.path("anchors"));
+    let server = serve(&stage, &["group:lab"]);
+    let depot = slow_depot(&stage, None);
+    let through_depot = ["--route", &*depot.address];
+    let ana = issue_long_chain(&stage, &root, "ana", "/DC=org/DC=Lab/CN=Ana");
+    assert_eq!(copy(&stage, "ana", &server, &[]).0, Some(4), "no voucher");
+    assert_vouched(&vouch(&stage, "ana", &ana, &[]));
+    let voucher = std::fs::read(stage.path("ana/identity.voucher")).unwrap();
+    let bytes = voucher.len() * 3 / 4;
+    assert!((8 << 10..16 << 10).contains(&bytes), "{bytes}");
+    for more in [&through_depot[..], &[], &through_depot] {
+        let (code, said) = copy(&stage, "ana", &server, more);
+        assert_eq!(code, Some(0), "{more:?}: {said}");
+    }
+    // A server without names registers none.
+    let unnamed = stage.serve(&[]);
+    let (code, said) = copy(&stage, "ana", &unnamed, &[]);
+    assert_eq!((code, said.contains("not listed")), (Some(4), true), "{said}");
+
+    let impostor = Authority::new(&stage, "impostor", RSA);
+    for (who, root, subject, reason) in [
+        ("bo", &root, "/DC=org/DC=Lab/CN=Bo", "not listed"),
+        ("eve", &impostor, "/DC=org/DC=Lab/CN=Ana", "no authority"),
+    ] {
+        let pair = issue_long_chain(&stage, root, who, subject);
+        assert_vouched(&vouch(&stage, who, &pair, &[]));
+        let (code, said) = copy(&stage, who, &server, &[]);
+        assert_eq!(code, Some(4), "{who}: {said}");
+        assert!(said.contains(reason), "{who}: {said}");
+    }
+    let (code, said) = copy(&stage, "eve", &server, &through_depot);
+    assert_ne!(code, Some(0), "{said}");
+    assert!(said.contains("no authority"), "{said}");
 }
 
 /// Starts a depot for the members of the group `grid`, so slow that a copy can be watched.

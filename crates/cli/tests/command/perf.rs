@@ -195,10 +195,15 @@ fn a_key_that_asks_too_often_waits() {
     refused(&perf(&stage, &server, &["-n", "1K"]), 1, "within a minute");
 }
 
-/// Starts a long measurement, and waits until bytes move.
-fn under_way(stage: &Stage, server: &Service, more: &[&str]) -> (Child, impl BufRead + use<>) {
+/// Starts a long measurement as `who`, and waits until bytes move.
+pub fn under_way(
+    stage: &Stage,
+    who: &str,
+    server: &Service,
+    more: &[&str],
+) -> (Child, impl BufRead + use<>) {
     let mut child = stage
-        .longhaul("me")
+        .longhaul(who)
         .args(["perf", "--host-key", &server.key, &server.address])
         .args(["-t", "10min", "-i", "10ms"])
         .args(more)
@@ -232,7 +237,7 @@ fn a_peer_that_dies_is_an_error_and_not_a_result() {
             "direct"
         };
         let (mut child, mut lines) =
-            under_way(&stage, &server, &[more, &["--route", route]].concat());
+            under_way(&stage, "me", &server, &[more, &["--route", route]].concat());
         server.kill();
         // Read to the end, so that it does not wait for a reader.
         let mut rest = String::new();
@@ -257,7 +262,7 @@ fn a_peer_that_dies_is_an_error_and_not_a_result() {
 fn a_client_that_dies_leaves_the_server_serving() {
     let stage = Stage::new();
     let server = stage.perf(&["--max-tests", "1"]);
-    let (mut child, _lines) = under_way(&stage, &server, &["--reverse"]);
+    let (mut child, _lines) = under_way(&stage, "me", &server, &["--reverse"]);
     refused(
         &perf(&stage, &server, &["-n", "1K"]),
         1,
@@ -270,11 +275,40 @@ fn a_client_that_dies_leaves_the_server_serving() {
     assert_eq!(server.terminate(), Some(0));
 }
 
+/// Waits until a measurement ends, and asserts that the server has ended it for lack of rights.
+pub fn assert_withdrawn(child: Child, mut lines: impl BufRead) {
+    // Read to the end, so that it does not wait for a reader.
+    let mut rest = String::new();
+    lines.read_to_string(&mut rest).unwrap();
+    let output = child.wait_with_output().unwrap();
+    refused(&output, 1, "may not measure any more");
+    assert!(!rest.contains("received"), "{rest}");
+}
+
+#[test]
+fn measurement_ends_when_its_grant_is_withdrawn() {
+    let stage = Stage::new();
+    let (ana, bo) = (stage.key("ana"), stage.key("bo"));
+    let grants = stage.path("grants.toml");
+    let grant_to = |key: &str| {
+        let text = format!("[[grant]]\nkey = \"{key}\"\nread = [\"/\"]\n");
+        std::fs::write(&grants, text).unwrap();
+    };
+    for more in [&["--reverse"][..], &["--both", "-P", "2"]] {
+        grant_to(&ana);
+        let server = stage.serve(&["--perf", "--grants", grants.to_str().unwrap()]);
+        let (child, lines) = under_way(&stage, "ana", &server, more);
+        grant_to(&bo);
+        server.hang_up();
+        assert_withdrawn(child, lines);
+    }
+}
+
 #[test]
 fn an_interrupt_ends_a_measurement() {
     let stage = Stage::new();
     let server = stage.perf(&[]);
-    let (mut child, mut lines) = under_way(&stage, &server, &[]);
+    let (mut child, mut lines) = under_way(&stage, "me", &server, &[]);
     signal(&child, "INT");
     // Read to the end, so that it does not wait for a reader.
     std::io::copy(&mut lines, &mut std::io::sink()).unwrap();

@@ -146,3 +146,23 @@ async fn voucher_does_not_wait_forever() {
     let open = stage.open("Ana");
     assert_eq!(identities.introduce(&open).await, Err(VoucherFault::Busy));
 }
+
+/// LH-VOUCHER-8.
+#[tokio::test]
+async fn registered_voucher_is_believed_for_its_own_key_only() {
+    let stage = Stage::new();
+    let identities = Identities::load(&stage.file()).unwrap();
+    let (ana, bo) = (stage.open("Ana"), stage.open("Bo"));
+    let bytes = ana.voucher().unwrap().unwrap().to_bytes().unwrap();
+    let stolen = identities.register(&bo.principal, &bytes).await;
+    assert_eq!(stolen, Err(VoucherFault::Signature));
+    assert!(identities.register(&ana.principal, b"voucher").await.is_err());
+    assert_eq!(identities.vouched_keys(), 0);
+    for _ in 0..2 {
+        assert_eq!(identities.register(&ana.principal, &bytes).await, Ok(()));
+    }
+    assert_eq!(identities.vouched_keys(), 1);
+    assert!(identities.principal(&ana.principal).names.contains("ana"));
+    let unnamed = Identities::unnamed().register(&ana.principal, &bytes).await;
+    assert_eq!(unnamed, Err(VoucherFault::UnknownIssuer));
+}

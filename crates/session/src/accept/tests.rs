@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use longhaul_proto::{Chain, ChainProgress, Endpoint, FailureKind, Route, SessionId};
+use longhaul_identity::Identities;
+use longhaul_proto::{
+    Chain, ChainProgress, Endpoint, FailureKind, MAX_VOUCHER_BYTES, Route, SessionId, Voucher,
+};
 use tokio::{
     io::{AsyncReadExt, duplex},
     time::Instant,
@@ -346,6 +349,64 @@ async fn open_service_accepts_any_key() {
             code => assert_eq!(verdict, Err(FailureKind::Acceptor(code))),
         }
     }
+}
+
+/// LH-VOUCHER-8.
+#[tokio::test(start_paused = true)]
+async fn registration_is_signed_and_bounded_in_size_and_time() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("principals.toml");
+    std::fs::write(&file, "").unwrap();
+    let stranger = Identity::generate().unwrap();
+    let nobody = PublicKey::from_bytes([0; 32]);
+    let unnamed = acceptor(nobody);
+    let named = Acceptor {
+        admission: OpenAdmission::new(nobody, Identities::load(&file).unwrap()),
+        ..acceptor(nobody)
+    };
+    let open = open_of(&stranger, |open| open.service = ServiceName::VOUCHER);
+    let mut forged = OpenDecoder::new().feed(&open).unwrap().unwrap().0;
+    forged.destination.port += 1;
+    let mut bytes = BytesMut::new();
+    forged.encode(&mut bytes).unwrap();
+    let forged = bytes.to_vec();
+    let voucher = Voucher {
+        key: stranger.public(),
+        start_unix_ms: 0,
+        end_unix_ms: 1,
+        certificates: vec![vec![1; 9_000]],
+        scheme: 1,
+        signature: vec![1],
+    };
+    let voucher = voucher.to_bytes().unwrap();
+    let length = |bytes: usize| u16::try_from(bytes).unwrap().to_be_bytes();
+    let whole = [&length(voucher.len())[..], &voucher].concat();
+    let long = [&length(MAX_VOUCHER_BYTES + 1)[..], &[1; MAX_VOUCHER_BYTES + 1]].concat();
+    for (what, server, open, behind, code) in [
+        ("no names", &unnamed, &open, &whole[..], Some(StatusCode::NoService)),
+        ("no authority", &named, &open, &whole, Some(StatusCode::Unauthorised)),
+        ("forged", &named, &forged, &whole, Some(StatusCode::BadSignature)),
+        ("too long", &named, &open, &long, None),
+        ("cut off", &named, &open, &whole[..5_000], None),
+        ("only an OPEN", &named, &open, &[], None),
+    ] {
+        let (mut near, far) = duplex(1 << 16);
+        near.write_all(&[open, behind].concat()).await.unwrap();
+        near.shutdown().await.unwrap();
+        let (set_up, verdict) = tokio::join!(set_up(server, far), verdict(near, open));
+        assert!(set_up.is_err(), "{what}");
+        match code {
+            Some(code) => assert_eq!(verdict, Err(FailureKind::Acceptor(code)), "{what}"),
+            None => assert_eq!(verdict, Ok(ChainProgress::Waiting), "{what}"),
+        }
+    }
+    let (mut near, far) = duplex(1 << 16);
+    near.write_all(&open).await.unwrap();
+    let began = Instant::now();
+    let (_, verdict) = tokio::join!(set_up(&named, far), verdict(near, &open));
+    let late = FailureKind::Acceptor(StatusCode::HeaderTimeout);
+    assert_eq!(verdict, Err(late));
+    assert!(began.elapsed() <= Duration::from_secs(10) + LINGER_TIME);
 }
 
 /// LH-SIGN-2: a known initiator's clock decides, and the window keeps its width.
