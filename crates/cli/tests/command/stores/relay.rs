@@ -9,6 +9,7 @@ use super::clouds::Cloud;
 use super::proxy::{Limited, StallingProxy};
 use super::{Copied, World, assert_same, assert_same_trees, make_tree};
 use crate::common::noise;
+use crate::resuming::has_journal;
 use crate::stage::{Running, Service, errors, no_temps};
 
 /// A store, a server, and a machine that copies between them.
@@ -34,11 +35,17 @@ impl Relay {
         self.world.cp(&[&key[..], arguments].concat())
     }
 
-    /// Starts a copy that is killed once it has copied `bytes`.
-    fn kill_after(&self, proxy: &StallingProxy, paths: [&str; 2], bytes: u64) {
+    /// Starts a copy that is killed once it has copied `bytes` and `is_recorded` returns true.
+    fn kill_after(
+        &self,
+        proxy: &StallingProxy,
+        paths: [&str; 2],
+        bytes: u64,
+        is_recorded: impl Fn() -> bool,
+    ) {
         let key = ["--host-key", self.server.key.as_str(), "-r"];
         let arguments = [&key[..], &paths[..]].concat();
-        self.world.kill_after(proxy, &arguments, bytes);
+        self.world.kill_after(proxy, &arguments, bytes, is_recorded);
     }
 }
 
@@ -136,7 +143,7 @@ fn killed_relays_resume() {
         fs::write(stage.path("root/tree/f"), &data).unwrap();
         let (source, store) = (relay.there("tree/."), world.cloud.location("tree"));
         let proxy = StallingProxy::new(&world.peer.address, Limited::FromClient, 54 << 20);
-        relay.kill_after(&proxy, [&source, &store], 16 << 20);
+        relay.kill_after(&proxy, [&source, &store], 16 << 20, || true);
         let resumed = relay.cp(&["-r", &source, &store]);
         resumed.assert_done();
         assert_eq!(resumed.number("unchanged_files"), 1, "{}", resumed.report);
@@ -145,7 +152,9 @@ fn killed_relays_resume() {
 
         let (source, copy) = (world.cloud.location("tree/."), relay.there("copy"));
         let proxy = StallingProxy::new(&world.peer.address, Limited::FromServer, 44 << 20);
-        relay.kill_after(&proxy, [&source, &copy], 24 << 20);
+        relay.kill_after(&proxy, [&source, &copy], 24 << 20, || {
+            has_journal(&stage.path("root"))
+        });
         let resumed = relay.cp(&["-r", &source, &copy]);
         resumed.assert_done();
         assert_eq!(resumed.number("unchanged_files"), 1, "{}", resumed.report);
