@@ -1,7 +1,6 @@
 //! What streams report of their reading, passed on to the schedule.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use super::WorkQueue;
 use crate::delta::Signature;
