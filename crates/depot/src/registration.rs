@@ -12,8 +12,8 @@ use crate::refusal::DepotRefusal;
 use crate::setup::SetupFailure;
 use crate::state::DepotState;
 
-/// Registers the voucher behind `open` at this depot within `limit`, and answers as its acceptor. No
-/// hop is dialled. Returns how the set-up ends.
+/// Registers the voucher behind `open` at this depot within `limit`, and answers as its acceptor.
+/// Returns how the set-up ends. No hop is dialled.
 pub(crate) async fn serve(
     shared: &DepotState,
     upstream: &mut Conn,
@@ -23,11 +23,13 @@ pub(crate) async fn serve(
 ) -> SetupFailure {
     let registered = async {
         let admission = &shared.admission;
-        admission.register(&open, early, upstream, unix_ms()).await?;
+        admission
+            .register(&open, early, upstream, unix_ms())
+            .await?;
         let status = Status::from_acceptor(StatusCode::Ok, open.position());
         let answer = status.into_answer(&shared.key, Some(&open));
         upstream.write_all(&answer).await?;
-        Ok(())
+        Ok::<_, RegistrationError>(())
     };
     let why = match timeout(limit, registered).await {
         Ok(Ok(())) => return SetupFailure::Empty,

@@ -196,10 +196,7 @@ impl FactsServer {
     ///
     /// # Errors
     /// The stream breaks, or the client does not take the answer in time.
-    pub async fn refuse(
-        stream: &mut (impl AsyncWrite + Unpin),
-        why: &str,
-    ) -> io::Result<()> {
+    pub async fn refuse(stream: &mut (impl AsyncWrite + Unpin), why: &str) -> io::Result<()> {
         let answer = FactsAnswer::Refused(PrintableText::new(why));
         timeout(MESSAGE_TIMEOUT, send(stream, &answer)).await??;
         timeout(MESSAGE_TIMEOUT, stream.shutdown()).await?

@@ -5,8 +5,8 @@
 //! ([`longhaul_hop::ConnectionGate`]). Each listener has its own gate, so a crowd at one leaves
 //! capacity at the others.
 //!
-//! A connection that ends with an unread request is read and discarded for a while, so that no reset
-//! destroys the answer. It keeps its permit meanwhile.
+//! A connection that ends with an unread request is read and discarded for a while, so that no
+//! reset destroys the answer. It keeps its permit meanwhile.
 
 use std::convert::Infallible;
 use std::error::Error as StdError;
@@ -72,8 +72,8 @@ impl PeerIdentity {
 /// Bounds of a listener's connections.
 #[derive(Debug, Clone, Copy)]
 pub struct HttpLimits {
-    /// Maximum numbers of connections, and the time for a TLS handshake, for each head, and for what
-    /// the peer still sends after the last answer.
+    /// Maximum numbers of connections, and the time for a TLS handshake, for each head, and for
+    /// what the peer still sends after the last answer.
     pub gate: GateLimits,
     /// Maximum size of a request's head, in bytes; at least 8 KiB.
     pub max_head_bytes: usize,

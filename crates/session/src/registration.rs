@@ -141,10 +141,7 @@ fn may_carry(open: &mut Open, voucher: &Voucher) -> bool {
 }
 
 /// Returns the failure of a session after its voucher was not registered for the reason `why`.
-pub(crate) fn after_unregistered(
-    mut failure: Box<ChainFailure>,
-    why: Error,
-) -> Box<ChainFailure> {
+pub(crate) fn after_unregistered(mut failure: Box<ChainFailure>, why: Error) -> Box<ChainFailure> {
     match why {
         Error::Hop(reported)
             if matches!(

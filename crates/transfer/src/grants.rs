@@ -553,11 +553,11 @@ mod tests {
     async fn withdrawal_is_noticed_when_grants_or_names_change() {
         let tmp = tempfile::tempdir().unwrap();
         let file = tmp.path().join("principals.toml");
-        let write = |keys: &str| {
-            let text = format!("[[principal]]\nname = \"ana\"\nkeys = [{keys}]\n");
+        let name = |n: u8| {
+            let text = format!("[[principal]]\nname = \"ana\"\nkeys = [\"{}\"]\n", key(n));
             std::fs::write(&file, text).unwrap();
         };
-        write(&format!("\"{}\"", key(1)));
+        name(1);
         let identities = Identities::load(&file).unwrap();
         let mut grants = Grants::new(identities.clone());
         grants.add(Access::Read, "name:ana").unwrap();
@@ -570,7 +570,7 @@ mod tests {
         assert!(tokio::time::timeout(pending, &mut ana).await.is_err());
         in_force.recheck();
         assert!(tokio::time::timeout(pending, &mut ana).await.is_err());
-        write("");
+        name(3);
         identities.reload().unwrap();
         in_force.recheck();
         ana.await;

@@ -489,7 +489,7 @@ fn revocation_ends_copies_and_refuses_new_ones() {
     });
 }
 
-/// Opens a session of `doctor` as `who`, and returns what the server says until it ends the session.
+/// Opens a session of `doctor` as `who`, and returns what the server says until it ends it.
 fn doctor_answer(stage: &Stage, who: &str, server: &Service, meanwhile: impl FnOnce()) -> String {
     let identity = Identity::load(&stage.path(who).join("identity")).unwrap();
     let options = ConnectOptions::new(
@@ -570,7 +570,11 @@ fn long_chain_is_registered_where_its_key_is_unknown() {
     // A server without names registers none.
     let unnamed = stage.serve(&[]);
     let (code, said) = copy(&stage, "ana", &unnamed, &[]);
-    assert_eq!((code, said.contains("not listed")), (Some(4), true), "{said}");
+    assert_eq!(
+        (code, said.contains("not listed")),
+        (Some(4), true),
+        "{said}"
+    );
 
     let impostor = Authority::new(&stage, "impostor", RSA);
     for (who, root, subject, reason) in [

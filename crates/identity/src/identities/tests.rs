@@ -156,7 +156,12 @@ async fn registered_voucher_is_believed_for_its_own_key_only() {
     let bytes = ana.voucher().unwrap().unwrap().to_bytes().unwrap();
     let stolen = identities.register(&bo.principal, &bytes).await;
     assert_eq!(stolen, Err(VoucherFault::Signature));
-    assert!(identities.register(&ana.principal, b"voucher").await.is_err());
+    assert!(
+        identities
+            .register(&ana.principal, b"voucher")
+            .await
+            .is_err()
+    );
     assert_eq!(identities.vouched_keys(), 0);
     for _ in 0..2 {
         assert_eq!(identities.register(&ana.principal, &bytes).await, Ok(()));

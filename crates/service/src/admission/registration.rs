@@ -63,10 +63,7 @@ async fn receive_voucher(
         return Err(io::Error::new(io::ErrorKind::InvalidData, long));
     }
     let mut voucher = Vec::new();
-    input
-        .take(length.into())
-        .read_to_end(&mut voucher)
-        .await?;
+    input.take(length.into()).read_to_end(&mut voucher).await?;
     match voucher.len() == usize::from(length) {
         true => Ok(voucher),
         false => Err(io::ErrorKind::UnexpectedEof.into()),

@@ -380,18 +380,37 @@ async fn registration_is_signed_and_bounded_in_size_and_time() {
     };
     let voucher = voucher.to_bytes().unwrap();
     let length = |bytes: usize| u16::try_from(bytes).unwrap().to_be_bytes();
-    let whole = [&length(voucher.len())[..], &voucher].concat();
-    let long = [&length(MAX_VOUCHER_BYTES + 1)[..], &[1; MAX_VOUCHER_BYTES + 1]].concat();
+    let whole = [&length(voucher.len())[..], &voucher[..]].concat();
+    let too_many = vec![1; MAX_VOUCHER_BYTES + 1];
+    let long = [&length(too_many.len())[..], &too_many[..]].concat();
     for (what, server, open, behind, code) in [
-        ("no names", &unnamed, &open, &whole[..], Some(StatusCode::NoService)),
-        ("no authority", &named, &open, &whole, Some(StatusCode::Unauthorised)),
-        ("forged", &named, &forged, &whole, Some(StatusCode::BadSignature)),
+        (
+            "no names",
+            &unnamed,
+            &open,
+            &whole[..],
+            Some(StatusCode::NoService),
+        ),
+        (
+            "no authority",
+            &named,
+            &open,
+            &whole,
+            Some(StatusCode::Unauthorised),
+        ),
+        (
+            "forged",
+            &named,
+            &forged,
+            &whole,
+            Some(StatusCode::BadSignature),
+        ),
         ("too long", &named, &open, &long, None),
         ("cut off", &named, &open, &whole[..5_000], None),
         ("only an OPEN", &named, &open, &[], None),
     ] {
         let (mut near, far) = duplex(1 << 16);
-        near.write_all(&[open, behind].concat()).await.unwrap();
+        near.write_all(&[&open[..], behind].concat()).await.unwrap();
         near.shutdown().await.unwrap();
         let (set_up, verdict) = tokio::join!(set_up(server, far), verdict(near, open));
         assert!(set_up.is_err(), "{what}");
