@@ -9,6 +9,7 @@
 
 use std::io;
 use std::net::IpAddr;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -164,7 +165,8 @@ struct CachedFacts {
 
 impl FactsServer {
     /// Answers the client at `peer` until it closes the stream. `refusal` is the reason why it gets
-    /// no facts, if it gets none.
+    /// no facts, if it gets none. Once `withdrawn` completes, the client is refused for the reason it
+    /// returns, without a further question. An answer under way is sent whole before that.
     ///
     /// # Errors
     /// The stream breaks, or the peer falls silent or asks something that is no question.
@@ -173,33 +175,41 @@ impl FactsServer {
         stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
         peer: Option<IpAddr>,
         refusal: Option<&str>,
+        withdrawn: impl Future<Output = String>,
     ) -> io::Result<()> {
+        let mut withdrawn = pin!(withdrawn);
         for _ in 0..MAX_QUESTIONS {
-            let Some(question) =
-                timeout(MESSAGE_TIMEOUT, receive::<FactsQuestion>(stream)).await??
-            else {
-                break;
-            };
-            let answer = match (question, refusal) {
-                (_, Some(why)) => FactsAnswer::Refused(PrintableText::new(why)),
-                (FactsQuestion::Time, None) => FactsAnswer::Time(now()),
-                (FactsQuestion::Facts, None) => {
-                    FactsAnswer::Facts(Box::new(self.facts(peer).await?))
+            let answer = tokio::select! {
+                answer = self.next_answer(stream, peer, refusal) => answer?,
+                why = &mut withdrawn, if refusal.is_none() => {
+                    let refused = FactsAnswer::Refused(PrintableText::new(&why));
+                    timeout(MESSAGE_TIMEOUT, send(stream, &refused)).await??;
+                    break;
                 }
+            };
+            let Some(answer) = answer else {
+                break;
             };
             timeout(MESSAGE_TIMEOUT, send(stream, &answer)).await??;
         }
         timeout(MESSAGE_TIMEOUT, stream.shutdown()).await?
     }
 
-    /// Refuses the client, whatever it has asked, and ends this direction of the stream.
-    ///
-    /// # Errors
-    /// The stream breaks, or the client does not take the answer in time.
-    pub async fn refuse(stream: &mut (impl AsyncWrite + Unpin), why: &str) -> io::Result<()> {
-        let answer = FactsAnswer::Refused(PrintableText::new(why));
-        timeout(MESSAGE_TIMEOUT, send(stream, &answer)).await??;
-        timeout(MESSAGE_TIMEOUT, stream.shutdown()).await?
+    /// Returns the answer to the client's next question; `None` if it asks no more.
+    async fn next_answer(
+        &self,
+        stream: &mut (impl AsyncRead + Unpin),
+        peer: Option<IpAddr>,
+        refusal: Option<&str>,
+    ) -> io::Result<Option<FactsAnswer>> {
+        let Some(question) = timeout(MESSAGE_TIMEOUT, receive(stream)).await?? else {
+            return Ok(None);
+        };
+        Ok(Some(match (question, refusal) {
+            (_, Some(why)) => FactsAnswer::Refused(PrintableText::new(why)),
+            (FactsQuestion::Time, None) => FactsAnswer::Time(now()),
+            (FactsQuestion::Facts, None) => FactsAnswer::Facts(Box::new(self.facts(peer).await?)),
+        }))
     }
 
     /// Returns facts, gathered once for all clients that ask at the same time.
@@ -276,6 +286,8 @@ fn now() -> u64 {
 #[cfg(test)]
 #[allow(clippy::indexing_slicing)]
 mod tests {
+    use std::future::pending;
+
     use proptest::prelude::*;
     use tokio::io::duplex;
 
@@ -312,8 +324,8 @@ mod tests {
         let (facts, clocks) = run(async {
             let (mut near, mut far) = duplex(1 << 16);
             let server = FactsServer::default();
-            let (asked, answered) =
-                tokio::join!(ask(&mut near), server.answer(&mut far, None, None));
+            let answering = server.answer(&mut far, None, None, pending());
+            let (asked, answered) = tokio::join!(ask(&mut near), answering);
             answered.unwrap();
             asked.unwrap()
         });
@@ -334,11 +346,38 @@ mod tests {
                 drop(near);
                 answer
             };
-            tokio::join!(asking, server.answer(&mut far, None, Some("no grant")))
-                .0
-                .unwrap_err()
+            let answering = server.answer(&mut far, None, Some("no grant"), pending());
+            tokio::join!(asking, answering).0.unwrap_err()
         });
         assert_eq!(error.to_string(), "the far machine refuses: no grant");
+    }
+
+    #[test]
+    fn withdrawal_follows_a_whole_answer() {
+        run(async {
+            // Holds a part of the answer only.
+            let (mut near, mut far) = duplex(64);
+            let server = FactsServer::default();
+            let (withdraw, withdrawn) = tokio::sync::oneshot::channel();
+            let withdrawn = async { withdrawn.await.unwrap() };
+            let client = async {
+                send(&mut near, &FactsQuestion::Facts).await.unwrap();
+                let mut length = [0; 4];
+                near.read_exact(&mut length).await.unwrap();
+                withdraw.send("no grant".to_owned()).unwrap();
+                let mut facts = vec![0; u32::from_le_bytes(length) as usize];
+                near.read_exact(&mut facts).await.unwrap();
+                let refused = receive::<FactsAnswer>(&mut near).await.unwrap();
+                let end = receive::<FactsAnswer>(&mut near).await.unwrap();
+                (serde_json::from_slice(&facts).unwrap(), refused, end)
+            };
+            let answering = server.answer(&mut far, None, None, withdrawn);
+            let ((facts, refused, end), answered) = tokio::join!(client, answering);
+            answered.unwrap();
+            assert!(matches!(facts, FactsAnswer::Facts(_)), "{facts:?}");
+            let why = FactsAnswer::Refused(PrintableText::new("no grant"));
+            assert_eq!((refused, end), (Some(why), None));
+        });
     }
 
     #[test]

@@ -133,11 +133,7 @@ impl MeasurementServer {
             Ok(admitted) => admitted,
             Err(refusal) => return decline(control, refusal).await,
         };
-        let done = tokio::select! {
-            done = self.measure(&mut control, hello, joins) => done,
-            // Dropping the measurement resets its streams.
-            () = withdrawn => Err(Error::Withdrawn),
-        };
+        let done = self.measure(&mut control, hello, joins, withdrawn).await;
         drop(place);
         match done {
             // The client closes when it has the report.
@@ -204,6 +200,7 @@ impl MeasurementServer {
         control: &mut Session,
         hello: &Hello,
         mut joins: mpsc::Receiver<JoiningSession>,
+        withdrawn: impl Future<Output = ()>,
     ) -> Result<(), Error> {
         Message::Ready.write(control).await?;
         let deadline = Instant::now() + SET_UP_TIMEOUT;
@@ -258,6 +255,8 @@ impl MeasurementServer {
                 Err(error) => error,
                 Ok(_) => Error::Protocol("a message in the middle of the measurement".to_owned()),
             }),
+            // No message is under way on `control`. The measured streams are dropped, and so reset.
+            () = withdrawn => return Err(Error::Withdrawn),
         };
         Message::Report(carried.report()).write(control).await
     }

@@ -111,13 +111,14 @@ impl FactsService {
             (Ok(_), true) => None,
         };
         let from = from.map(|address| address.to_canonical());
-        let withdrawn = self.grants.withdrawn(|grants| grants.may_read(&key));
-        let answered = tokio::select! {
-            answered = self.server.answer(&mut session, from, refusal) => answered,
-            () = withdrawn, if refusal.is_none() => {
-                FactsServer::refuse(&mut session, &denied).await
-            }
+        let withdrawn = async {
+            self.grants.withdrawn(|grants| grants.may_read(&key)).await;
+            denied.clone()
         };
+        let answered = self
+            .server
+            .answer(&mut session, from, refusal, withdrawn)
+            .await;
         let closed = match answered {
             Ok(()) => session.close().await,
             Err(error) => Err(error),
