@@ -195,7 +195,6 @@ impl Mv {
                 to: to.path.clone(),
                 overwrite,
                 keep_time: false,
-                as_file: false,
             }
         })
     }

@@ -21,13 +21,15 @@ use crate::exit::Exit;
 use crate::files::Failures;
 use crate::place::{Location, Place, PlaceOptions, PlacePath};
 use crate::tree::{self, Listing, store_times};
-use crate::{descriptors, logging, plan_report};
+use crate::{descriptors, logging, overlap, plan_report};
 
 mod batches;
 mod removal;
 mod renames;
+mod spellings;
 
 use removal::{Removal, Trash};
+use spellings::OtherSpellings;
 
 /// Make a directory equal to another one: copy what is new or differs, and with --delete remove
 /// what the source does not have.
@@ -140,6 +142,11 @@ impl SyncCommand {
     }
 
     async fn synchronise(&self, cp: &Cp, started: Instant) -> Result<Exit> {
+        let options = PlaceOptions::for_copy(&self.options);
+        let ends = [&self.source, &self.destination].map(|end| tree::parse_listed(end));
+        if let [Ok(source), Ok(destination)] = &ends {
+            overlap::refuse(source, destination, &options).await?;
+        }
         if !self.delete && !self.dry_run {
             return cp.copy_now(started).await;
         }
@@ -203,8 +210,9 @@ impl SyncCommand {
         target: &Listing,
         options: PlanOptions,
     ) -> Vec<Rename> {
+        let can_hash = [&ends.source, &ends.destination].map(|end| has_longhaul(&end.location));
         // What could not be listed may have the old name.
-        if !options.permits_renames() || !source.failures.is_empty() {
+        if !options.permits_renames() || !source.failures.is_empty() || can_hash != [true; 2] {
             return Vec::new();
         }
         let candidates = RenameCandidates::new(&source.tree, &target.tree);
@@ -258,7 +266,13 @@ impl SyncCommand {
         if let Err(refusal) = self.guard().check(state(&source), entries) {
             return Ok(refuse(refusal));
         }
-        let removal = self.remove(ends, &plan.removals, failures).await?;
+        let mut removals = plan.removals;
+        let others = OtherSpellings::new(&source.tree, &removals);
+        if !others.is_empty() {
+            let target = ends.list_target(&source.ignored, failures).await?;
+            removals.retain(|step| others.is_distinct(step, &target.tree));
+        }
+        let removal = self.remove(ends, &removals, failures).await?;
         removal.report(self.run_options.json, self.run_options.quiet);
         Ok(failures.exit())
     }
@@ -315,18 +329,10 @@ impl SyncCommand {
         }
         let source = tree::parse_listed(&self.source)?;
         let destination = tree::parse_listed(&self.destination)?;
-        if self.trash.is_some()
-            && matches!(destination.location, Location::Store(_) | Location::Sftp(_))
-        {
+        if self.trash.is_some() && !has_longhaul(&destination.location) {
             bail!(
                 "--trash is not possible at {destination}: leave it out, or keep old versions \
                  there by a setting of the store"
-            );
-        }
-        if self.delete && overlap(&source, &destination) {
-            bail!(
-                "{source} and {destination}: one holds the other, so --delete would remove what \
-                 it copies: name directories beside each other"
             );
         }
         Ok(Ends {
@@ -388,24 +394,9 @@ impl Ends {
     }
 }
 
-/// Returns true if both are in one store or at one SFTP server, and one is or holds the other.
-fn overlap(one: &PlacePath, other: &PlacePath) -> bool {
-    match (&one.location, &other.location) {
-        (Location::Sftp(host), Location::Sftp(other_host)) => {
-            let one = host.with_path(&one.path.0);
-            let other = other_host.with_path(&other.path.0);
-            one.holds(&other) || other.holds(&one)
-        }
-        (Location::Store(store), Location::Store(other_store)) if store == other_store => {
-            let holds = |above: &[u8], key: &[u8]| {
-                let rest = key.strip_prefix(above);
-                rest.is_some_and(|rest| above.is_empty() || matches!(rest, [] | [b'/', ..]))
-            };
-            let (one, other) = (&one.path.0, &other.path.0);
-            holds(one, other) || holds(other, one)
-        }
-        _ => false,
-    }
+/// Returns true if Longhaul runs there, which computes hashes and renames files.
+fn has_longhaul(location: &Location) -> bool {
+    !matches!(location, Location::Store(_) | Location::Sftp(_))
 }
 
 async fn list(
@@ -482,32 +473,6 @@ mod tests {
         }
         assert_eq!(with_end("h:".as_ref(), b""), "h:");
         assert_eq!(with_end("a".as_ref(), b""), "a/");
-    }
-
-    #[test]
-    fn paths_in_one_store_overlap() {
-        let parse = |text: &str| tree::parse_listed(text.as_ref()).unwrap();
-        for (one, other, expected) in [
-            ("s3://b/x", "s3://b/x/y", true),
-            ("s3://b/x/", "s3://b/x", true),
-            ("s3://b", "s3://b/x", true),
-            ("s3://b/x", "s3://b/xy", false),
-            ("s3://b/x", "s3://c/x", false),
-            ("s3://b/x", "gs://b/x", false),
-            ("sftp://h/a/b", "sftp://h/a", true),
-            ("sftp://h/a", "sftp://g/a", false),
-        ] {
-            assert_eq!(
-                overlap(&parse(one), &parse(other)),
-                expected,
-                "{one} {other}"
-            );
-            assert_eq!(
-                overlap(&parse(other), &parse(one)),
-                expected,
-                "{one} {other}"
-            );
-        }
     }
 
     #[test]

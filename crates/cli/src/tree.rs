@@ -12,6 +12,7 @@ use longhaul_transfer::TEMP_PREFIX;
 use longhaul_transfer::files::message::{
     EntryKind, FilesFailure, FilesFailureKind, FilesRequest, FilesResponse, ListingEntry, PathBytes,
 };
+use longhaul_transfer::path::RelPath;
 
 use crate::files::show::{failure_of, join};
 use crate::place::{Location, Place, PlacePath};
@@ -201,6 +202,7 @@ impl TreeWalk<'_> {
                 FilesResponse::Entries { entries, next } => (entries, next),
                 other => {
                     self.listing.failures.extend(failure_of(other)?);
+                    self.note_excluded(&page.directory);
                     continue;
                 }
             };
@@ -281,14 +283,21 @@ impl TreeWalk<'_> {
                 true => name.clone(),
                 false => [directory, b"/", name].concat(),
             };
+            if !is_name(name) {
+                self.listing.failures.push(FilesFailure::with_detail(
+                    FilesFailureKind::RefusedPath,
+                    &self.path_of(&path),
+                    "not the name of an entry",
+                ));
+                self.note_excluded(directory);
+                continue;
+            }
             let is_directory = entry.kind == EntryKind::Directory;
             let is_taken = self.filter.takes_name(&path, is_directory)
                 && !self.listing.ignored.leaves_out(&path, is_directory)
                 && !self.other.leaves_out(&path, is_directory);
             if !is_taken {
-                if let Some(above) = self.listing.tree.get_mut(directory) {
-                    above.holds_excluded = true;
-                }
+                self.note_excluded(directory);
                 continue;
             }
             if is_directory {
@@ -299,6 +308,13 @@ impl TreeWalk<'_> {
             }
             let node = self.node(&entry);
             self.listing.tree.insert(path, node);
+        }
+    }
+
+    /// Notes that a directory holds entries that the listing does not have.
+    fn note_excluded(&mut self, directory: &[u8]) {
+        if let Some(node) = self.listing.tree.get_mut(directory) {
+            node.holds_excluded = true;
         }
     }
 
@@ -357,8 +373,75 @@ pub fn path_below(root: &PathBytes, path: &[u8]) -> PathBytes {
     }
 }
 
+/// Returns true if these bytes of a listing name one entry. Others would lead out of the directory.
+fn is_name(bytes: &[u8]) -> bool {
+    RelPath::root()
+        .child(bytes)
+        .is_ok_and(|path| !path.is_root())
+}
+
 /// Returns true if the path is below a directory and leads nowhere else.
 pub fn is_plain(path: &Path) -> bool {
     let is_name = |part| matches!(part, std::path::Component::Normal(_));
     path.components().next().is_some() && path.components().all(is_name)
+}
+
+#[cfg(test)]
+mod tests {
+    use longhaul_filter::FilterRules;
+
+    use super::*;
+
+    fn entry(name: &[u8], kind: EntryKind) -> ListingEntry {
+        ListingEntry {
+            name: PathBytes(name.to_vec()),
+            kind,
+            size: 1,
+            mode: 0o644,
+            modified: 1,
+            nanoseconds: None,
+            target: None,
+        }
+    }
+
+    /// An end may lie about its names. One outside the directory would be renamed or removed.
+    #[test]
+    fn names_that_lead_elsewhere_are_failures() {
+        let (filter, none) = (
+            Filter::new(FilterRules::default()).unwrap(),
+            IgnoreRules::default(),
+        );
+        let root = PathBytes(b"photos".to_vec());
+        let mut walk = TreeWalk {
+            place: &mut Place::Here(None),
+            root: &root,
+            filter: &filter,
+            other: &none,
+            ahead: VecDeque::new(),
+            partial: BTreeMap::new(),
+            listing: Listing::default(),
+        };
+        let bad = [
+            &b".."[..],
+            b".",
+            b"",
+            b"/etc",
+            b"../.bashrc",
+            b"a/b",
+            b"a\0b",
+        ];
+        walk.take(b"", vec![entry(b"sub", EntryKind::Directory)]);
+        for (name, kind) in bad
+            .iter()
+            .flat_map(|name| [EntryKind::File, EntryKind::Directory].map(|kind| (name, kind)))
+        {
+            walk.take(b"sub", vec![entry(name, kind)]);
+        }
+        walk.take(b"sub", vec![entry(b"...", EntryKind::File)]);
+        let paths: Vec<&[u8]> = walk.listing.tree.keys().map(Vec::as_slice).collect();
+        assert_eq!(paths, [&b"sub"[..], b"sub/..."]);
+        assert_eq!(walk.ahead.len(), 1);
+        assert_eq!(walk.listing.failures.len(), 2 * bad.len());
+        assert!(walk.listing.tree[&b"sub"[..]].holds_excluded);
+    }
 }

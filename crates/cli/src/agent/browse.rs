@@ -251,7 +251,6 @@ fn question(change: &PlaceChange) -> Result<(PlacePath, FilesRequest), PlaceErro
                 to: to.path,
                 overwrite: *overwrite,
                 keep_time: false,
-                as_file: false,
             };
             (from, ask)
         }

@@ -135,7 +135,6 @@ fn request(step: &Step, root: &PathBytes, trash: Option<&Trash>) -> FilesRequest
             to: path_below(root, &trash.path_of(&step.path)),
             overwrite: false,
             keep_time: true,
-            as_file: false,
         },
         None => FilesRequest::Remove {
             path,

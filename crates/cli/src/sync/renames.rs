@@ -96,7 +96,7 @@ fn content_hash(outcome: SumOutcome) -> Option<ContentHash> {
     }
 }
 
-/// Renames files below `root`. Nothing is replaced.
+/// Renames files below `root`. Nothing is replaced. An end of an earlier release renames none.
 ///
 /// # Errors
 /// The place is gone.
@@ -132,11 +132,8 @@ pub async fn carry_out(
 }
 
 fn request(rename: &Rename, root: &PathBytes) -> FilesRequest {
-    FilesRequest::Rename {
+    FilesRequest::RenameFile {
         from: path_below(root, &rename.from),
         to: path_below(root, &rename.to),
-        overwrite: false,
-        keep_time: true,
-        as_file: true,
     }
 }

@@ -223,14 +223,16 @@ fn with_real_paths(
             to,
             overwrite,
             keep_time,
-            as_file,
         } => FilesRequest::Rename {
             from: paths.resolve_changed_name(home, &from)?,
             // A link to a directory is followed.
             to: paths.resolve_listed(home, &to)?,
             overwrite,
             keep_time,
-            as_file,
+        },
+        FilesRequest::RenameFile { from, to } => FilesRequest::RenameFile {
+            from: paths.resolve_changed_name(home, &from)?,
+            to: paths.resolve_listed(home, &to)?,
         },
         FilesRequest::Remove {
             path,
@@ -383,7 +385,6 @@ mod tests {
                 to,
                 overwrite,
                 keep_time: false,
-                as_file: false,
             })
         };
         let error = rename("one", "two", false).unwrap_err().to_string();

@@ -72,7 +72,7 @@ pub enum FilesRequest {
     Rename {
         /// Current name.
         from: PathBytes,
-        /// New name. If it is a directory, the entry is moved into it, unless `as_file` is set.
+        /// New name. If it is a directory, the entry is moved into it.
         to: PathBytes,
         /// If true, an existing file may be replaced.
         overwrite: bool,
@@ -80,10 +80,15 @@ pub enum FilesRequest {
         /// releases ignore it.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         keep_time: bool,
-        /// If true, the entry must be a regular file without other names, and missing directories
-        /// above its new name are made (LH-FILES-18). Earlier releases ignore it.
-        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-        as_file: bool,
+    },
+    /// Give a regular file without other names another name, which nothing has. Missing directories
+    /// above it are made, and the directory that loses the file keeps its modification time
+    /// (LH-FILES-18).
+    RenameFile {
+        /// Current name.
+        from: PathBytes,
+        /// New name.
+        to: PathBytes,
     },
     /// Remove an entry.
     Remove {

@@ -88,17 +88,13 @@ fn mv(from: &str, to: &str, overwrite: bool) -> FilesRequest {
         to: bytes(to),
         overwrite,
         keep_time: false,
-        as_file: false,
     }
 }
 
 fn mv_file(from: &str, to: &str) -> FilesRequest {
-    FilesRequest::Rename {
+    FilesRequest::RenameFile {
         from: bytes(from),
         to: bytes(to),
-        overwrite: false,
-        keep_time: true,
-        as_file: true,
     }
 }
 

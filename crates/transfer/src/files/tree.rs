@@ -170,11 +170,17 @@ impl Files {
                 to,
                 overwrite,
                 keep_time,
-                as_file,
             } => self.keeping_time(*keep_time, from, || {
                 let terms = RenameTerms {
                     overwrite: *overwrite,
-                    as_file: *as_file,
+                    as_file: false,
+                };
+                self.rename(from, to, terms, permission)
+            }),
+            FilesRequest::RenameFile { from, to } => self.keeping_time(true, from, || {
+                let terms = RenameTerms {
+                    overwrite: false,
+                    as_file: true,
                 };
                 self.rename(from, to, terms, permission)
             }),

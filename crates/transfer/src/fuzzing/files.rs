@@ -113,7 +113,10 @@ pub(super) fn asks() -> Vec<Seed> {
             to: path("../f"),
             overwrite: false,
             keep_time: false,
-            as_file: false,
+        },
+        FilesRequest::RenameFile {
+            from: path("e"),
+            to: path("f/g"),
         },
         FilesRequest::Remove {
             path: path(""),

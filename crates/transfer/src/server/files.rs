@@ -291,6 +291,7 @@ fn path_of(ask: &FilesRequest) -> PathBytes {
         FilesRequest::Look { path, .. }
         | FilesRequest::MakeDirectory { path, .. }
         | FilesRequest::Rename { from: path, .. }
+        | FilesRequest::RenameFile { from: path, .. }
         | FilesRequest::Remove { path, .. }
         | FilesRequest::Read { path }
         | FilesRequest::ReadRange { path, .. }
@@ -308,7 +309,7 @@ fn verb_of(ask: &FilesRequest) -> &'static str {
             "read"
         }
         FilesRequest::MakeDirectory { .. } => "directory made",
-        FilesRequest::Rename { .. } => "renamed",
+        FilesRequest::Rename { .. } | FilesRequest::RenameFile { .. } => "renamed",
         FilesRequest::Remove { .. } => "removed",
     }
 }

@@ -28,7 +28,7 @@ mod names;
 use claim::FoundNaming;
 use fallback::Resolver;
 use folding::DirectoryFolding;
-pub(crate) use folding::folded;
+pub use folding::folded;
 pub(crate) use names::DirectoryNames;
 
 /// Maximum number of retries of a resolution that a concurrent rename disturbs.

@@ -140,7 +140,7 @@ fn other_form(name: &OsStr) -> Option<OsString> {
 /// Returns a spelling that all names share which any file system equates: compatibly decomposed,
 /// without case, invisible characters, or trailing dots and spaces. Names that share it may still
 /// be two files.
-pub(crate) fn folded(name: &OsStr) -> String {
+pub fn folded(name: &OsStr) -> String {
     if name.as_bytes().is_ascii() {
         let text = String::from_utf8_lossy(name.as_bytes());
         return text.trim_end_matches(['.', ' ']).to_ascii_lowercase();
