@@ -65,6 +65,7 @@ mod of_path;
 mod offramp;
 #[cfg(target_os = "linux")]
 mod onramp;
+mod overlap;
 mod perf;
 mod place;
 mod places;

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use futures_util::future::{BoxFuture, FutureExt};
 use futures_util::stream::{self, StreamExt, TryStreamExt};
+use longhaul_transfer::FailureKind;
 use longhaul_transfer::files::message::{
     EntryKind, FilesFailure, FilesFailureKind, FilesRequest, FilesResponse, ListingEntry, PathBytes,
 };
@@ -45,7 +46,7 @@ impl EndpointFiles {
         })
     }
 
-    /// Answers a request. Its paths are keys.
+    /// Answers a request. Its paths are keys. What is removed may be gone already.
     ///
     /// # Errors
     /// The store cannot be reached or refuses the credentials, or the bucket does not exist.
@@ -61,7 +62,12 @@ impl EndpointFiles {
             } => self.remove(path, *recursive).await,
             _ => return Err(self.unsupported("this command", "use the tools of the store")),
         };
-        answered.map_err(|reason| self.store.error(&self.root, reason))
+        answered.or_else(|reason| match (reason, request) {
+            (reason @ Reason::Ambiguous(_), FilesRequest::Look { path, .. }) => {
+                Ok(failed_for(reason, path))
+            }
+            (reason, _) => Err(self.store.error(&self.root, reason)),
+        })
     }
 
     fn unsupported(&self, option: &'static str, reason: &'static str) -> Error {
@@ -89,7 +95,7 @@ impl EndpointFiles {
         };
         let entries = match (list, &found) {
             (true, Found::Directory) => {
-                let listed = self.store.list(&key).await?;
+                let listed = self.store.list_unambiguous(&key).await?;
                 let named = listed.iter();
                 named
                     .map(|(name, found)| entry(name.as_bytes(), found))
@@ -107,14 +113,28 @@ impl EndpointFiles {
         let Some((key, found)) = self.find(path).await? else {
             return Ok(failed(FilesFailureKind::NotFound, path));
         };
-        match found {
-            Found::File(_) => self.store.remove(&key).await?,
+        let is_tree = match found {
             Found::Directory if !recursive => {
                 return Ok(failed(FilesFailureKind::IsDirectory, path));
             }
-            Found::Directory => self.remove_tree(&key).await?,
+            Found::Directory => true,
+            // An object of that name is not the directory that was listed.
+            Found::File(_) if recursive && self.store.scheme().has_buckets() => {
+                self.store.has_below(&key).await?
+            }
+            Found::File(_) => false,
+        };
+        let removed = match is_tree {
+            true => self.remove_tree(&key).await,
+            false => self.store.remove(&key).await,
+        };
+        match removed {
+            // Another program removed it.
+            Ok(()) | Err(Reason::NotFound) => Ok(FilesResponse::Changed),
+            Err(reason @ Reason::Unreachable(_)) => Err(reason),
+            // The store may keep this one, and let others go.
+            Err(reason) => Ok(failed_for(reason, path)),
         }
-        Ok(FilesResponse::Changed)
     }
 
     async fn remove_tree(&self, directory: &Key) -> Result<(), Reason> {
@@ -123,15 +143,20 @@ impl EndpointFiles {
         }
         let store = &self.store;
         let objects = store.objects().list(Some(directory));
-        let objects = objects.map_err(|error| Reason::new(&error));
-        let removing = objects.try_for_each_concurrent(MAX_REQUESTS, |object| async move {
-            match store.remove(&object.location).await {
-                // Another program removed it.
-                Err(Reason::NotFound) => Ok(()),
-                removed => removed,
-            }
+        let removing = objects.map(|object| async move {
+            let object = object.map_err(|error| Reason::new(&error))?;
+            store.remove(&object.location).await
         });
-        removing.await
+        let mut removing = removing.buffer_unordered(MAX_REQUESTS);
+        let mut kept = Ok(());
+        while let Some(removed) = removing.next().await {
+            match removed {
+                Ok(()) | Err(Reason::NotFound) => {}
+                Err(reason @ Reason::Unreachable(_)) => return Err(reason),
+                Err(reason) => kept = Err(reason),
+            }
+        }
+        kept
     }
 
     async fn find(&self, path: &PathBytes) -> Result<Option<(Key, Found)>, Reason> {
@@ -168,4 +193,90 @@ fn entry(name: &[u8], found: &Found) -> ListingEntry {
 
 fn failed(kind: FilesFailureKind, path: &PathBytes) -> FilesResponse {
     FilesResponse::Failed(FilesFailure::new(kind, path))
+}
+
+/// Returns the answer about one entry that the store refuses.
+fn failed_for(reason: Reason, path: &PathBytes) -> FilesResponse {
+    let failure = reason.failure();
+    let kind = match failure.kind {
+        FailureKind::PermissionDenied => FilesFailureKind::PermissionDenied,
+        _ => FilesFailureKind::Io,
+    };
+    FilesResponse::Failed(FilesFailure::with_detail(kind, path, &failure.detail))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use object_store::ObjectStoreExt;
+    use object_store::memory::InMemory;
+
+    use super::*;
+    use crate::connect::Connection;
+
+    fn files(memory: &Arc<InMemory>) -> EndpointFiles {
+        EndpointFiles {
+            store: Store::with_client(Connection {
+                objects: memory.clone(),
+                parts: None,
+            }),
+            root: EndpointPath::parse(b"s3://bucket").unwrap().unwrap(),
+        }
+    }
+
+    fn remove(path: &str) -> FilesRequest {
+        FilesRequest::Remove {
+            path: PathBytes(path.into()),
+            recursive: true,
+            keep_time: true,
+        }
+    }
+
+    #[tokio::test]
+    async fn object_stays_when_a_directory_of_its_name_is_removed() {
+        let memory = Arc::new(InMemory::new());
+        let object = Key::from("t/a");
+        for key in [&object, &Key::from("t/a/below")] {
+            memory.put(key, "content".into()).await.unwrap();
+        }
+        let files = files(&memory);
+        let list = FilesRequest::Look {
+            path: PathBytes(b"t".to_vec()),
+            list: true,
+            after: None,
+            limit: None,
+        };
+        let FilesResponse::Failed(failure) = files.answer(&list).await.unwrap() else {
+            panic!("an object was listed as a directory")
+        };
+        let text = failure.to_string();
+        assert!(text.contains("a is an object and a directory"), "{text}");
+
+        let removed = files.answer(&remove("t/a")).await.unwrap();
+        assert_eq!(removed, FilesResponse::Changed);
+        memory.head(&object).await.unwrap();
+        assert!(memory.head(&Key::from("t/a/below")).await.is_err());
+        let removed = files.answer(&remove("t/a")).await.unwrap();
+        assert_eq!(removed, FilesResponse::Changed);
+        assert!(memory.head(&object).await.is_err());
+        let missing = files.answer(&remove("t/a")).await.unwrap();
+        let path = PathBytes(b"t/a".to_vec());
+        assert_eq!(missing, failed(FilesFailureKind::NotFound, &path));
+    }
+
+    #[test]
+    fn refusal_of_one_object_names_it() {
+        let path = PathBytes(b"t/held".to_vec());
+        let answer = failed_for(Reason::Denied("under legal hold".to_owned()), &path);
+        let FilesResponse::Failed(failure) = answer else {
+            panic!("no failure")
+        };
+        assert_eq!(failure.kind, FilesFailureKind::PermissionDenied);
+        let text = failure.to_string();
+        assert!(
+            text.contains("t/held") && text.contains("legal hold"),
+            "{text}"
+        );
+    }
 }

@@ -19,6 +19,8 @@ pub(crate) enum Reason {
     Exists,
     /// The object is not the one of which a part was read.
     Changed,
+    /// An object has this name, and others lie below it as if it were a directory.
+    Ambiguous(String),
     /// The store does not know the operation.
     Unsupported,
     /// The store refuses the credentials.
@@ -60,6 +62,12 @@ impl Reason {
             Self::NotFound => (FailureKind::NotFound, String::new()),
             Self::Exists => (FailureKind::Exists, String::new()),
             Self::Changed => (FailureKind::Changed, String::new()),
+            Self::Ambiguous(name) => {
+                let why = "is an object and a directory, which no directory can hold: move one of \
+                           them with a tool of the store";
+                let name = printable(name.as_bytes());
+                (FailureKind::Io, format!("{name} {why}"))
+            }
             Self::Full => (FailureKind::DiskFull, String::new()),
             Self::TooLarge => {
                 let why = "the server does not take files of this size: raise its limit, or split \

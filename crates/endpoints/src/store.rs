@@ -168,15 +168,17 @@ impl Store {
         if !self.scheme.has_buckets() {
             return Ok(None);
         }
+        let is_directory = self.has_below(key).await? || key.is_root();
+        Ok(is_directory.then_some(Found::Directory))
+    }
+
+    /// Returns true if there are objects below a key of a bucket.
+    pub(crate) async fn has_below(&self, key: &Key) -> Result<bool, Reason> {
         let mut below = self.objects().list(Some(key));
-        let first = below.next().await;
-        let first = first.transpose();
+        let first = below.next().await.transpose();
         self.note_answer(first.as_ref().err());
-        let is_root = key.is_root();
-        match first.map_err(|error| Reason::new(&error))? {
-            None if !is_root => Ok(None),
-            _ => Ok(Some(Found::Directory)),
-        }
+        let first = first.map_err(|error| Reason::new(&error))?;
+        Ok(first.is_some())
     }
 
     /// Describes an object.
@@ -186,8 +188,24 @@ impl Store {
         Ok(Object::from(&got.meta).with_attributes(&got.attributes))
     }
 
-    /// Lists a directory.
+    /// Lists a directory. A name that is an object and a directory is a directory.
     pub(crate) async fn list(&self, directory: &Key) -> Result<Listing, Reason> {
+        self.list_all(directory).await.map(|(listing, _)| listing)
+    }
+
+    /// Lists a directory whose names are objects or directories, and none is both.
+    ///
+    /// # Errors
+    /// [`Reason::Ambiguous`] if one is.
+    pub(crate) async fn list_unambiguous(&self, directory: &Key) -> Result<Listing, Reason> {
+        match self.list_all(directory).await? {
+            (_, Some(name)) => Err(Reason::Ambiguous(name)),
+            (listing, None) => Ok(listing),
+        }
+    }
+
+    /// Lists a directory. Returns a name that is an object and a directory, too.
+    async fn list_all(&self, directory: &Key) -> Result<(Listing, Option<String>), Reason> {
         let listed = self.objects().list_with_delimiter(Some(directory)).await;
         self.note_answer(listed.as_ref().err());
         let listed = listed.map_err(|error| Reason::new(&error))?;
@@ -199,12 +217,15 @@ impl Store {
                 listing.insert(name.to_owned(), Found::File(Object::from(meta)));
             }
         }
+        let mut ambiguous = None;
         for prefix in &listed.common_prefixes {
-            if let Some(name) = prefix.filename() {
-                listing.insert(name.to_owned(), Found::Directory);
+            if let Some(name) = prefix.filename()
+                && let Some(Found::File(_)) = listing.insert(name.to_owned(), Found::Directory)
+            {
+                ambiguous = Some(name.to_owned());
             }
         }
-        Ok(listing)
+        Ok((listing, ambiguous))
     }
 
     /// Removes an object, if the store still answers.

@@ -112,7 +112,7 @@ impl ListedTree for StoreTree {
 
     async fn list(&self, directory: &FoundEntry) -> Result<RemoteListing<Found>, Failure> {
         let key = self.key_of(directory.source, &directory.path)?;
-        let listed = self.store.list(&key).await;
+        let listed = self.store.list_unambiguous(&key).await;
         let listed = listed.map_err(|reason| self.store.failure(reason))?;
         let bytes = listed
             .into_iter()

@@ -267,6 +267,36 @@ impl SftpFiles {
         join_all(setting).await;
     }
 
+    /// Returns the absolute path without links of an entry, or of one that could be created.
+    /// `None` if the server does not tell.
+    ///
+    /// # Errors
+    /// The host does not answer any more.
+    pub async fn real_path(&self, path: &PathBytes) -> Result<Option<PathBuf>, Error> {
+        tokio::select! {
+            real = self.resolve(path) => Ok(real),
+            error = self.pool.given_up() => Err(error),
+        }
+    }
+
+    async fn resolve(&self, path: &PathBytes) -> Option<PathBuf> {
+        let mut there = checked(path).ok()?;
+        let mut below = Vec::new();
+        loop {
+            match again!(self.pool, 0, |lease| lease.real_path(&there)) {
+                Ok(real) => {
+                    let names = below.iter().rev();
+                    return Some(names.fold(real.into_path_buf(), |real, name| real.join(name)));
+                }
+                Err(error) if error.is_not_found() => {
+                    below.push(there.file_name()?.to_owned());
+                    there = parent(&there)?;
+                }
+                Err(_) => return None,
+            }
+        }
+    }
+
     /// Ends the connections.
     pub async fn end(&self) {
         self.pool.end().await;

@@ -117,6 +117,19 @@ impl SftpPath {
         self.host == other.host && is_absolute == is_other_absolute && others.starts_with(&own)
     }
 
+    /// Returns true if both are at hosts of one name, whatever the login and the port.
+    #[must_use]
+    pub fn is_on_host_of(&self, other: &Self) -> bool {
+        self.host_name().eq_ignore_ascii_case(other.host_name())
+    }
+
+    fn host_name(&self) -> &str {
+        let host = self.host.strip_prefix("ssh://").unwrap_or(&self.host);
+        let address = host.rsplit_once('@').map_or(host, |(_, address)| address);
+        let (name, _) = split_port(address);
+        name.trim_start_matches('[').trim_end_matches(']')
+    }
+
     /// Returns the path for the server: absolute, or beneath the login's home directory.
     #[must_use]
     pub fn path(&self) -> &[u8] {
@@ -236,6 +249,20 @@ mod tests {
             ("sftp://h/~/", "sftp://h/~/a", true),
         ] {
             assert_eq!(parse(one).holds(&parse(other)), expected, "{one} {other}");
+        }
+    }
+
+    #[test]
+    fn host_names_are_compared_without_logins_and_ports() {
+        for (one, other, expected) in [
+            ("sftp://h/a", "sftp://ana@h:2222/b", true),
+            ("sftp://H/a", "sftp://h/a", true),
+            ("sftp://[::1]:22/a", "sftp://ana@[::1]/a", true),
+            ("sftp://h/a", "sftp://h2/a", false),
+            ("sftp://[::1]/a", "sftp://[::2]/a", false),
+        ] {
+            let (one, other) = (parse(one), parse(other));
+            assert_eq!(one.is_on_host_of(&other), expected, "{one} {other}");
         }
     }
 

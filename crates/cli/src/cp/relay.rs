@@ -5,6 +5,7 @@ mod place_pool;
 mod place_tree;
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use anyhow::{Result, bail};
 use longhaul_endpoints::StoreSources;
@@ -19,6 +20,7 @@ use super::stdin::LocalSources;
 use super::to_server::PushContext;
 use super::with_store::StoreContext;
 use super::{Cp, FinishedCopy};
+use crate::overlap;
 use crate::place::{Location, PlaceOptions};
 use crate::target::Target;
 use crate::watch::CopyWatch;
@@ -56,6 +58,10 @@ impl Cp {
         filter: &Arc<Filter>,
         (watch, beside): (&Arc<CopyWatch>, &CopyCompanion),
     ) -> Result<FinishedCopy> {
+        if let (RelayedSources::Sftp(sources), Target::Sftp(destination)) = (sources, destination) {
+            let options = PlaceOptions::for_copy(&self.options);
+            overlap::refuse_into_itself(sources, destination, &options).await?;
+        }
         let labels = sources.labels();
         let (open, found) = self.open_relayed(sources, filter).await?;
         watch.expect_sources(&labels);
@@ -67,7 +73,8 @@ impl Cp {
         };
         open.end().await;
         let mut finished = copied?;
-        finished.unverified = unverified(sources, finished.unverified);
+        let resumed = watch.progress.bytes_resumed.load(Ordering::Relaxed);
+        finished.unverified = unverified(sources, finished.unverified, resumed);
         Ok(finished)
     }
 
@@ -165,14 +172,21 @@ impl Cp {
 }
 
 /// Returns why a copy is not verified from end to end, and what of the way is. `unverified` is the
-/// reason at the destination.
-fn unverified(sources: &RelayedSources, unverified: Option<&'static str>) -> Option<&'static str> {
+/// reason at the destination, and `resumed` is the number of bytes that earlier copies sent.
+fn unverified(
+    sources: &RelayedSources,
+    unverified: Option<&'static str>,
+    resumed: u64,
+) -> Option<&'static str> {
     let has_hashes = matches!(
         sources,
         RelayedSources::Server(_) | RelayedSources::Login(_)
     );
     match (has_hashes, unverified) {
         (true, None) => None,
+        (true, Some(_)) if resumed > 0 => Some(
+            "the destination has no BLAKE3 checksums, so files that were resumed were not verified",
+        ),
         (true, Some(_)) => Some(
             "the destination has no BLAKE3 checksums; what was read from the source was verified",
         ),

@@ -218,6 +218,16 @@ impl Session {
         .await
     }
 
+    /// Returns the absolute path without links.
+    pub(crate) async fn real_path(&self, path: &Path) -> Result<Box<Path>, RequestError> {
+        self.ask(|requests, id| {
+            Ok(requests
+                .send_realpath_request(id, Cow::Borrowed(path))?
+                .wait())
+        })
+        .await
+    }
+
     /// Opens a directory to list it.
     pub(crate) async fn open_dir(&self, path: &Path) -> Result<Handle, RequestError> {
         self.ask(|requests, id| {

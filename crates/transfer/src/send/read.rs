@@ -406,7 +406,7 @@ fn read_and_hash(
 /// Returns the report on a file whose blocks have all been read, if it is unchanged.
 fn report_end(open: &OpenSourceFile, hash: Hash) -> ReadReport {
     let size = open.size();
-    match open.file.is_unchanged() {
+    match open.file.is_unchanged_with(hash) {
         Ok(true) => ReadReport::File { size, hash },
         Ok(false) => ReadReport::Failed(Failure::new(FailureKind::Changed)),
         Err(failure) => ReadReport::Failed(failure),

@@ -14,6 +14,7 @@ use crate::preservation::Preservation;
 use crate::reporter::EntryLabels;
 use crate::send::walk::WalkSink;
 use crate::store::confine::Dir;
+use crate::tree_hash::Hash;
 use crate::wire::{EntryHead, Extent, Meta, SourceIdentity};
 
 mod device_file;
@@ -82,6 +83,13 @@ pub(crate) trait SourceFile: Send + Sync {
 
     /// Returns true if the file has not changed since it was opened.
     fn is_unchanged(&self) -> Result<bool, Failure>;
+
+    /// As [`Self::is_unchanged`], once the receiver has all content. `hash` is the hash of that,
+    /// some of which an earlier copy may have sent.
+    fn is_unchanged_with(&self, hash: Hash) -> Result<bool, Failure> {
+        let _ = hash;
+        self.is_unchanged()
+    }
 }
 
 /// The sources of a copy.

@@ -22,6 +22,9 @@ const RANGE_LOG2: u32 = 22;
 pub const RELAY_RANGE_BYTES: u64 = 1 << RANGE_LOG2;
 /// Ranges of one file that are read ahead.
 const AHEAD: u64 = 4;
+/// Ranges of one file that are kept: those read ahead, and those of the blocks that streams send.
+/// The oldest ones are dropped first, as a receiver may never want the rest of them.
+const MAX_KEPT: usize = 24;
 /// Maximum number of ranges of a copy that are read ahead, or were and are not sent yet: 128 MiB.
 pub(super) const MAX_RANGES_AHEAD: usize = 32;
 
@@ -42,8 +45,8 @@ pub trait RelayFile: Send + Sync + 'static {
     /// [`FailureKind::Changed`] if the file is not the same any more.
     fn read(&self, range: Range<u64>) -> impl Future<Output = Result<Bytes, Failure>> + Send;
 
-    /// Checks that the file has not changed since it was opened. `hash` is the hash of the content,
-    /// if all of it was read.
+    /// Checks that the file has not changed since it was opened. `hash` is the hash of all content
+    /// that was sent, in this copy or an earlier one, if it is known.
     ///
     /// # Errors
     /// [`FailureKind::Changed`] if it has changed, or has another hash where it is.
@@ -69,9 +72,17 @@ pub(super) struct SharedFile<F> {
 #[derive(Default)]
 struct Ranges {
     /// Ranges that are read, or are not sent completely, by offset.
-    open: BTreeMap<u64, Arc<OpenRange>>,
+    open: BTreeMap<u64, KeptRange>,
     /// Offset up to which ranges were read ahead.
     ahead_until: u64,
+    /// Number of uses of all ranges.
+    uses: u64,
+}
+
+struct KeptRange {
+    range: Arc<OpenRange>,
+    /// Number of uses of all ranges at its last use.
+    last_use: u64,
 }
 
 #[derive(Default)]
@@ -94,7 +105,7 @@ impl<F: RelayFile> RelayedFile<F> {
     /// Returns the range at `start`, and begins to read those behind it.
     fn range(&self, start: u64) -> Arc<OpenRange> {
         let mut ranges = self.shared.ranges.lock();
-        let range = ranges.open.entry(start).or_default().clone();
+        let range = ranges.keep(start, OpenRange::default());
         for number in 1..=AHEAD {
             let next = start.saturating_add(number << RANGE_LOG2);
             if next < ranges.ahead_until {
@@ -107,16 +118,47 @@ impl<F: RelayFile> RelayedFile<F> {
                 break;
             };
             ranges.ahead_until = next + RELAY_RANGE_BYTES;
-            let ahead = Arc::new(OpenRange {
+            let ahead = OpenRange {
                 _permit: Some(permit),
                 ..OpenRange::default()
-            });
-            // Another thread may have asked for it already.
-            let ahead = ranges.open.entry(next).or_insert(ahead).clone();
+            };
+            let ahead = ranges.keep(next, ahead);
             let shared = self.shared.clone();
             self.runtime.spawn(async move {
                 let _ = shared.content(next, &ahead).await;
             });
+        }
+        range
+    }
+
+    fn check(&self, hash: Option<Hash>) -> Result<bool, Failure> {
+        match self.runtime.block_on(self.shared.file.check(hash)) {
+            Ok(()) => Ok(true),
+            Err(failure) if failure.kind == FailureKind::Changed => Ok(false),
+            Err(failure) => Err(failure),
+        }
+    }
+}
+
+impl Ranges {
+    /// Returns the range at `start`, which is `new` unless there is one. Older ones are dropped, to
+    /// be read again if they are asked for.
+    fn keep(&mut self, start: u64, new: OpenRange) -> Arc<OpenRange> {
+        self.uses += 1;
+        let last_use = self.uses;
+        let kept = self.open.entry(start).or_insert_with(|| KeptRange {
+            range: Arc::new(new),
+            last_use,
+        });
+        kept.last_use = last_use;
+        let range = kept.range.clone();
+        if self.open.len() > MAX_KEPT {
+            let complete = self.open.iter();
+            let complete = complete.filter(|(_, kept)| kept.range.content.initialized());
+            let oldest = complete.min_by_key(|(_, kept)| kept.last_use);
+            if let Some((&oldest, _)) = oldest {
+                self.open.remove(&oldest);
+            }
         }
         range
     }
@@ -135,7 +177,7 @@ impl<F: RelayFile> SharedFile<F> {
     /// Reads a file of one range. A failure is met again by those who ask for the content.
     pub(super) async fn read_small(&self) {
         if (1..=RELAY_RANGE_BYTES).contains(&self.file.size()) {
-            let range = self.ranges.lock().open.entry(0).or_default().clone();
+            let range = self.ranges.lock().keep(0, OpenRange::default());
             let _ = self.content(0, &range).await;
         }
     }
@@ -177,7 +219,7 @@ impl<F: RelayFile> SharedFile<F> {
         if ranges
             .open
             .get(&start)
-            .is_some_and(|open| Arc::ptr_eq(open, range))
+            .is_some_and(|kept| Arc::ptr_eq(&kept.range, range))
         {
             ranges.open.remove(&start);
         }
@@ -223,10 +265,13 @@ impl<F: RelayFile> SourceFile for RelayedFile<F> {
 
     fn is_unchanged(&self) -> Result<bool, Failure> {
         let hash = self.shared.tree.lock().root();
-        match self.runtime.block_on(self.shared.file.check(hash)) {
-            Ok(()) => Ok(true),
-            Err(failure) if failure.kind == FailureKind::Changed => Ok(false),
-            Err(failure) => Err(failure),
-        }
+        self.check(hash)
+    }
+
+    fn is_unchanged_with(&self, hash: Hash) -> Result<bool, Failure> {
+        self.check(Some(hash))
     }
 }
+
+#[cfg(test)]
+mod tests;
