@@ -1,5 +1,7 @@
 //! Listing and removing what a store holds, without copying it.
 
+use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::{BoxFuture, FutureExt};
@@ -9,13 +11,15 @@ use longhaul_transfer::files::message::{
     EntryKind, FilesFailure, FilesFailureKind, FilesRequest, FilesResponse, ListingEntry, PathBytes,
 };
 use object_store::path::Path as Key;
+use parking_lot::Mutex;
+use tokio::sync::OnceCell;
 
 use crate::connect::Purpose;
 use crate::error::Error;
 use crate::location::{EndpointPath, Scheme};
 use crate::object::{DIRECTORY_MODE, FILE_MODE};
 use crate::reason::Reason;
-use crate::store::{Found, Store, join};
+use crate::store::{Found, Listing, Store, join};
 
 /// Time for which a request is repeated.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -51,15 +55,23 @@ impl EndpointFiles {
     /// # Errors
     /// The store cannot be reached or refuses the credentials, or the bucket does not exist.
     pub async fn answer(&self, request: &FilesRequest) -> Result<FilesResponse, Error> {
+        self.answer_with(request, &Listings::default()).await
+    }
+
+    async fn answer_with(
+        &self,
+        request: &FilesRequest,
+        listings: &Listings,
+    ) -> Result<FilesResponse, Error> {
         let answered = match request {
-            FilesRequest::Look { path, list, .. } => self.look(path, *list).await,
+            FilesRequest::Look { path, list, .. } => self.look(path, *list, listings).await,
             FilesRequest::Remove { path, .. } if path.0.is_empty() => {
                 let reason = "it would remove all that is there: name what to remove";
                 return Err(self.unsupported("rm", reason));
             }
             FilesRequest::Remove {
                 path, recursive, ..
-            } => self.remove(path, *recursive).await,
+            } => self.remove(path, *recursive, listings).await,
             _ => return Err(self.unsupported("this command", "use the tools of the store")),
         };
         answered.or_else(|reason| match (reason, request) {
@@ -83,14 +95,21 @@ impl EndpointFiles {
     /// # Errors
     /// As [`Self::answer`].
     pub async fn answer_all(&self, requests: &[FilesRequest]) -> Result<Vec<FilesResponse>, Error> {
-        let answers = requests.iter().map(|request| self.answer(request).boxed());
+        let listings = Listings::default();
+        let answers = requests.iter();
+        let answers = answers.map(|request| self.answer_with(request, &listings).boxed());
         let answers: Vec<BoxFuture<'_, _>> = answers.collect();
         let answers = stream::iter(answers).buffered(MAX_REQUESTS);
         answers.try_collect().await
     }
 
-    async fn look(&self, path: &PathBytes, list: bool) -> Result<FilesResponse, Reason> {
-        let Some((key, found)) = self.find(path).await? else {
+    async fn look(
+        &self,
+        path: &PathBytes,
+        list: bool,
+        listings: &Listings,
+    ) -> Result<FilesResponse, Reason> {
+        let Some((key, found)) = self.find(path, listings).await? else {
             return Ok(failed(FilesFailureKind::NotFound, path));
         };
         let entries = match (list, &found) {
@@ -109,8 +128,13 @@ impl EndpointFiles {
         })
     }
 
-    async fn remove(&self, path: &PathBytes, recursive: bool) -> Result<FilesResponse, Reason> {
-        let Some((key, found)) = self.find(path).await? else {
+    async fn remove(
+        &self,
+        path: &PathBytes,
+        recursive: bool,
+        listings: &Listings,
+    ) -> Result<FilesResponse, Reason> {
+        let Some((key, found)) = self.find(path, listings).await? else {
             return Ok(failed(FilesFailureKind::NotFound, path));
         };
         let is_tree = match found {
@@ -159,12 +183,39 @@ impl EndpointFiles {
         kept
     }
 
-    async fn find(&self, path: &PathBytes) -> Result<Option<(Key, Found)>, Reason> {
+    async fn find(
+        &self,
+        path: &PathBytes,
+        listings: &Listings,
+    ) -> Result<Option<(Key, Found)>, Reason> {
         let Ok(key) = join(&Key::ROOT, &path.0) else {
             return Ok(None);
         };
-        let found = self.store.find(&key).await?;
+        let found = match (self.store.scheme(), key.parent(), key.filename()) {
+            (Scheme::Dav(_), Some(parent), Some(name)) => {
+                let listing = listings.list(&self.store, parent).await?;
+                listing.get().and_then(|listing| listing.get(name)).cloned()
+            }
+            _ => self.store.find(&key).await?,
+        };
         Ok(found.map(|found| (key, found)))
+    }
+}
+
+/// Directories of a WebDAV server that tell what several requests name, each listed once.
+#[derive(Default)]
+struct Listings {
+    directories: Mutex<HashMap<Key, Arc<OnceCell<Listing>>>>,
+}
+
+impl Listings {
+    async fn list(&self, store: &Store, directory: Key) -> Result<Arc<OnceCell<Listing>>, Reason> {
+        let cell = {
+            let mut directories = self.directories.lock();
+            directories.entry(directory.clone()).or_default().clone()
+        };
+        cell.get_or_try_init(|| store.list(&directory)).await?;
+        Ok(cell)
     }
 }
 
@@ -207,8 +258,6 @@ fn failed_for(reason: Reason, path: &PathBytes) -> FilesResponse {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use object_store::ObjectStoreExt;
     use object_store::memory::InMemory;
 

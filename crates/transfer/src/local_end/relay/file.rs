@@ -67,6 +67,8 @@ pub(super) struct SharedFile<F> {
     ranges: Mutex<Ranges>,
     /// Hashes of the ranges that were read.
     tree: Mutex<TreeHash>,
+    /// Result of a check after the last range was read.
+    checked: Mutex<Option<Result<(), Failure>>>,
 }
 
 #[derive(Default)]
@@ -132,11 +134,15 @@ impl<F: RelayFile> RelayedFile<F> {
     }
 
     fn check(&self, hash: Option<Hash>) -> Result<bool, Failure> {
-        match self.runtime.block_on(self.shared.file.check(hash)) {
-            Ok(()) => Ok(true),
-            Err(failure) if failure.kind == FailureKind::Changed => Ok(false),
-            Err(failure) => Err(failure),
-        }
+        is_unchanged(self.runtime.block_on(self.shared.file.check(hash)))
+    }
+}
+
+fn is_unchanged(checked: Result<(), Failure>) -> Result<bool, Failure> {
+    match checked {
+        Ok(()) => Ok(true),
+        Err(failure) if failure.kind == FailureKind::Changed => Ok(false),
+        Err(failure) => Err(failure),
     }
 }
 
@@ -171,14 +177,20 @@ impl<F: RelayFile> SharedFile<F> {
             file,
             ranges: Mutex::default(),
             tree,
+            checked: Mutex::default(),
         })
     }
 
-    /// Reads a file of one range. A failure is met again by those who ask for the content.
+    /// Reads and checks a file of one range. A failure is met again by those who ask for the
+    /// content.
     pub(super) async fn read_small(&self) {
         if (1..=RELAY_RANGE_BYTES).contains(&self.file.size()) {
             let range = self.ranges.lock().keep(0, OpenRange::default());
-            let _ = self.content(0, &range).await;
+            if self.content(0, &range).await.is_ok() {
+                let hash = self.tree.lock().root();
+                let checked = self.file.check(hash).await;
+                *self.checked.lock() = Some(checked);
+            }
         }
     }
 
@@ -193,6 +205,7 @@ impl<F: RelayFile> SharedFile<F> {
     }
 
     async fn read(&self, start: u64) -> Result<Bytes, Failure> {
+        *self.checked.lock() = None;
         let size = self.file.size();
         let end = size.min(start.saturating_add(RELAY_RANGE_BYTES));
         let content = self.file.read(start..end).await?;
@@ -264,8 +277,9 @@ impl<F: RelayFile> SourceFile for RelayedFile<F> {
     }
 
     fn is_unchanged(&self) -> Result<bool, Failure> {
+        let checked = self.shared.checked.lock().take();
         let hash = self.shared.tree.lock().root();
-        self.check(hash)
+        checked.map_or_else(|| self.check(hash), is_unchanged)
     }
 
     fn is_unchanged_with(&self, hash: Hash) -> Result<bool, Failure> {
