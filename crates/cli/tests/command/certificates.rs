@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use longhaul_session::{ConnectOptions, Identity, Route, ServerTrust, ServiceName, connect};
 use tokio::io::AsyncReadExt;
