@@ -107,14 +107,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for LingeringStream<S> {
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.discard.is_none() {
             ready!(Pin::new(&mut self.stream).poll_shutdown(cx))?;
-            if *self.stop.borrow() {
-                return Poll::Ready(Ok(()));
-            }
             let deadline = Box::pin(sleep(self.time));
             self.discard = Some(DiscardLimits {
                 bytes: MAX_DISCARDED_BYTES,
                 deadline,
             });
+        }
+        // A connection is polled again when the service stops.
+        if *self.stop.borrow() {
+            return Poll::Ready(Ok(()));
         }
         self.poll_discard(cx).map(Ok)
     }
