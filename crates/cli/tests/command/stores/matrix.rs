@@ -257,7 +257,11 @@ fn copy_trees_between_all(ends: &Ends) {
         // Once more, into the directory that exists now.
         let again = ends.cp([from, to], &["-r", &ends.location(from, "base/."), &row]);
         again.assert_done();
-        assert_eq!(again.number("unchanged_files"), 5, "{from:?} to {to:?}");
+        match to {
+            // A server gets small files before it has said that it has any (LH-COPY-39).
+            End::Server => assert!(again.number("unchanged_bytes") >= 3 << 20, "{from:?}"),
+            _ => assert_eq!(again.number("unchanged_files"), 5, "{from:?} to {to:?}"),
+        }
     };
     // Rows are independent of each other.
     std::thread::scope(|scope| {

@@ -141,7 +141,7 @@ fn mirrors_at_sftp_servers_are_exact() {
     };
     fs::create_dir(stage.path("here/back")).unwrap();
     let there = format!("sftp://localhost{}/tree", stage.path("sftp").display());
-    mirror(&stage, &there, |arguments| {
+    let run = |arguments: &[&str]| {
         let mut command = isolated(&stage);
         let (name, rest) = arguments.split_first().unwrap();
         command.arg(name).args(super::matrix::ssh_options(&sshd));
@@ -149,7 +149,25 @@ fn mirrors_at_sftp_servers_are_exact() {
         let output = command.output().unwrap();
         let printed = String::from_utf8(output.stdout.clone()).unwrap();
         (output.status.code(), printed + &errors(&output))
-    });
+    };
+    mirror(&stage, &there, run);
+
+    // Another login and a link do not hide that it is the same directory.
+    make_tree(&stage, "sftp/tree");
+    symlink(stage.path("sftp/tree"), stage.path("sftp/link")).unwrap();
+    let link = format!("sftp://root@localhost{}", stage.path("sftp/link").display());
+    let inside = format!("{link}/d");
+    for options in [&["--delete"][..], &[]] {
+        let sync = [&["sync"], options, &[&inside, &there]].concat();
+        refused(run(&sync), 2, "one holds the other");
+    }
+    let missing = format!("{link}/new/directory");
+    refused(
+        run(&["cp", "-r", &there, &missing]),
+        2,
+        "cannot be copied into itself",
+    );
+    assert!(!stage.path("sftp/tree/new").exists());
 }
 
 #[test]
