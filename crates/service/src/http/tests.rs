@@ -91,6 +91,18 @@ async fn silent_peer_is_waited_for_in_limited_time() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn stop_ends_a_wait_for_the_peer() {
+    let stop = watch::Sender::new(false);
+    let (mut stream, _far) = lingering(&stop);
+    let began = Instant::now();
+    let mut closing = std::pin::pin!(stream.shutdown());
+    assert!(timeout(Duration::ZERO, &mut closing).await.is_err());
+    stop.send_replace(true);
+    closing.await.unwrap();
+    assert!(began.elapsed() < LIMITS.gate.header);
+}
+
+#[tokio::test(start_paused = true)]
 async fn peer_that_sends_on_is_cut_off() {
     let stop = watch::Sender::new(false);
     let (mut stream, mut far) = lingering(&stop);
