@@ -158,7 +158,8 @@ fn mirrors_at_sftp_servers_are_exact() {
     let link = format!("sftp://root@localhost{}", stage.path("sftp/link").display());
     let inside = format!("{link}/d");
     for options in [&["--delete"][..], &[]] {
-        let sync = [&["sync"], options, &[&inside, &there]].concat();
+        let ends = [inside.as_str(), there.as_str()];
+        let sync = [&["sync"][..], options, &ends].concat();
         refused(run(&sync), 2, "one holds the other");
     }
     let missing = format!("{link}/new/directory");
