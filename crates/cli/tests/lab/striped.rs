@@ -13,15 +13,15 @@ title = "a client, and two members of a striped server"
 [nodes.hub]
 [nodes.one]
 [nodes.two]
-[links.client]
+[links.access]
 ends = ["client", "hub"]
 delay = "1 ms"
 rate = "60 Mbit/s"
-[links.one]
+[links.first]
 ends = ["hub", "one"]
 delay = "1 ms"
 rate = "unlimited"
-[links.two]
+[links.second]
 ends = ["hub", "two"]
 delay = "1 ms"
 rate = "unlimited"
