@@ -58,16 +58,18 @@ pub fn can_give_files_away() -> bool {
 }
 
 /// Returns an ACL that has these permissions for a user, as the kernel stores it (acl(5),
-/// `linux/posix_acl_xattr.h`).
+/// `linux/posix_acl_xattr.h`). Its mask is wider than the permissions of the group: rsync 3.2 loses
+/// those of a directory with special bits if both are equal.
 pub fn acl(mode: u32, user: u32, bits: u16) -> Vec<u8> {
     const NONE: u32 = u32::MAX;
+    const ALL: u16 = 7;
     let class = |shift: u32| (mode >> shift & 7) as u16;
     let (owner, group, others) = (class(6), class(3), class(0));
     let entries = [
         (0x01, owner, NONE),
         (0x02, bits, user),
         (0x04, group, NONE),
-        (0x10, group, NONE),
+        (0x10, ALL, NONE),
         (0x20, others, NONE),
     ];
     let mut acl = 2u32.to_le_bytes().to_vec();

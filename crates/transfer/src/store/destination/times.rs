@@ -56,7 +56,8 @@ fn nanoseconds((seconds, nanoseconds): FileTime) -> i128 {
     i128::from(seconds) * SECOND + i128::from(nanoseconds)
 }
 
-fn modified(stat: &Stat) -> FileTime {
+/// Returns the modification time.
+pub(super) fn modified(stat: &Stat) -> FileTime {
     (stat.st_mtime, stat.st_mtime_nsec as u32)
 }
 

@@ -199,6 +199,8 @@ impl FileStore for CopyDestination {
             reserved.confirm(parent.entry());
             if self.corrects_existing() {
                 self.correct_link(&parent, meta)?;
+                // Not every file system has times for links.
+                let _ = correct_link_time(&parent, meta);
             }
             return Ok(EntryOutcome::Same);
         }
@@ -523,6 +525,18 @@ impl CopyDestination {
 
     pub(super) fn temp_name(&self, id: u64) -> OsString {
         OsString::from(format!("{}{id:x}", self.temp_prefix))
+    }
+}
+
+/// Gives a symbolic link its modification time, if it has another one.
+fn correct_link_time(parent: &EntryLocation, meta: &Meta) -> Result<(), Errno> {
+    let EntryLocation { dir, name, .. } = parent;
+    let stat = dir.stat_name(name)?;
+    // Something else may have taken the name meanwhile.
+    let is_link = kind_of(&stat) == NodeKind::Symlink && stat.st_nlink == 1;
+    match is_link && times::modified(&stat) != meta.mtime {
+        true => times::set_of_link(dir, name, meta),
+        false => Ok(()),
     }
 }
 
