@@ -174,7 +174,7 @@ impl Case {
         let mut directories = vec![root.to_owned()];
         let mut made = Vec::new();
         for (number, entry) in self.entries.iter().enumerate() {
-            let name = [format!("e{number}").as_bytes(), &entry.name].concat();
+            let name = [format!("e{number}-").as_bytes(), &entry.name].concat();
             let path = entry
                 .parent
                 .get(&directories)
