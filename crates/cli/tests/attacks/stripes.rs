@@ -39,8 +39,9 @@ impl Connector for ClaimedMember {
         let preface = serde_json::json!({"from_client": {"client": client, "origin": origin}});
         let preface = preface.to_string();
         let len = u16::try_from(preface.len()).unwrap();
-        let written = session.write_all(&[&len.to_be_bytes()[..], preface.as_bytes()].concat());
-        written.await.map_err(|error| failed(&error))?;
+        let message = [&len.to_be_bytes()[..], preface.as_bytes()].concat();
+        let written = session.write_all(&message).await;
+        written.map_err(|error| failed(&error))?;
         Ok(session)
     }
 }
