@@ -24,8 +24,8 @@ use case::case;
 use listing::describe;
 use source::Source;
 
-/// Mirrors random trees with `mirror` before and after random changes, and compares the results with
-/// rsync. `mirror` gets the source, the target and a file of rules. The source is made below
+/// Mirrors random trees with `mirror` before and after random changes, and compares the results
+/// with rsync. `mirror` gets the source, the target and a file of rules. The source is made below
 /// `sources`, the target below `targets`.
 pub fn archives_equal_rsync(sources: &Path, targets: &Path, mirror: impl Fn(&Path, &Path, &Path)) {
     if Command::new("rsync").arg("--version").output().is_err() {
