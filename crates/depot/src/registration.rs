@@ -1,5 +1,6 @@
 //! Registration of vouchers for which OPENs have no room (LH-VOUCHER-8).
 
+use std::io;
 use std::time::Duration;
 
 use longhaul_hop::{Conn, unix_ms};
@@ -9,33 +10,32 @@ use tokio::io::AsyncWriteExt;
 use tokio::time::timeout;
 
 use crate::refusal::DepotRefusal;
-use crate::setup::SetupFailure;
 use crate::state::DepotState;
 
 /// Registers the voucher behind `open` at this depot within `limit`, and answers as its acceptor.
-/// Returns how the set-up ends. No hop is dialled.
+/// Returns the reason if it refuses. No hop is dialled.
+///
+/// # Errors
+/// The peer died or ended its stream within the voucher, or the voucher is too long.
 pub(crate) async fn serve(
     shared: &DepotState,
     upstream: &mut Conn,
-    open: Open,
+    open: &Open,
     early: &[u8],
     limit: Duration,
-) -> SetupFailure {
+) -> io::Result<Option<DepotRefusal>> {
     let registered = async {
         let admission = &shared.admission;
-        admission
-            .register(&open, early, upstream, unix_ms())
-            .await?;
+        admission.register(open, early, upstream, unix_ms()).await?;
         let status = Status::from_acceptor(StatusCode::Ok, open.position());
-        let answer = status.into_answer(&shared.key, Some(&open));
+        let answer = status.into_answer(&shared.key, Some(open));
         upstream.write_all(&answer).await?;
         Ok::<_, RegistrationError>(())
     };
-    let why = match timeout(limit, registered).await {
-        Ok(Ok(())) => return SetupFailure::Empty,
-        Ok(Err(RegistrationError::Lost(error))) => return SetupFailure::Lost(error),
-        Ok(Err(RegistrationError::Refused(refusal))) => DepotRefusal::from(refusal),
-        Err(_) => DepotRefusal::new(StatusCode::HeaderTimeout, ""),
-    };
-    SetupFailure::Refused(Some(Box::new(open)), why)
+    match timeout(limit, registered).await {
+        Ok(Ok(())) => Ok(None),
+        Ok(Err(RegistrationError::Lost(error))) => Err(error),
+        Ok(Err(RegistrationError::Refused(refusal))) => Ok(Some(refusal.into())),
+        Err(_) => Ok(Some(DepotRefusal::new(StatusCode::HeaderTimeout, ""))),
+    }
 }

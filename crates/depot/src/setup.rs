@@ -103,7 +103,12 @@ pub(crate) async fn set_up(
         ));
     }
     if is_registration(&open) {
-        return Err(registration::serve(shared, upstream, open, &early, header).await);
+        let served = registration::serve(shared, upstream, &open, &early, header).await;
+        return Err(match served {
+            Ok(None) => SetupFailure::Empty,
+            Ok(Some(why)) => SetupFailure::Refused(Some(Box::new(open)), why),
+            Err(error) => SetupFailure::Lost(error),
+        });
     }
     let fault = shared.admission.read_voucher(&open, unix_ms()).await;
     let (next_hops, payer, grant) = match admit(shared, peer.ip(), &open, fault, place, phases) {

@@ -165,8 +165,8 @@ struct CachedFacts {
 
 impl FactsServer {
     /// Answers the client at `peer` until it closes the stream. `refusal` is the reason why it gets
-    /// no facts, if it gets none. Once `withdrawn` completes, the client is refused for the reason it
-    /// returns, without a further question. An answer under way is sent whole before that.
+    /// no facts, if it gets none. Once `withdrawn` completes, the client is refused for the reason
+    /// that it returns, without a further question. An answer under way is sent whole before that.
     ///
     /// # Errors
     /// The stream breaks, or the peer falls silent or asks something that is no question.

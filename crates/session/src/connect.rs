@@ -24,7 +24,7 @@ use tokio::{
 
 use crate::{
     Error, Identity, ResumeOptions, ServerTrust, Session, SessionInfo, SetupEvent, SetupObserver,
-    first_hop::{FirstHopConnection, dial_first_hop, new_open},
+    first_hop::{FirstHopConnection, MAX_SERVER_VOUCHER_BYTES, dial_first_hop, new_open},
     hop_stream::HopStream,
     registration::{Registration, after_unregistered},
     resumable::{Continuations, ResumableStream},
@@ -39,10 +39,6 @@ const MIN_LONG_PATH_RTT: Duration = Duration::from_millis(25);
 /// Bytes of the acceptor's first flight that are not padding: its STATUS of at most 1024 bytes, and
 /// its part of the handshake, with a margin. Anything beyond would take a further round trip.
 const FIRST_FLIGHT_BYTES: u32 = 2560;
-
-/// Maximum size of a server's voucher that is asked for, in bytes. With the server's part of the
-/// handshake, it fits an initial window of ten segments.
-pub(crate) const MAX_SERVER_VOUCHER_BYTES: u16 = 8192;
 
 /// Destination, route and identity of a session to open.
 #[derive(Clone, Debug)]

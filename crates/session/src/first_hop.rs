@@ -12,6 +12,10 @@ use crate::{AddressFilter, ConnectOptions, Error, FirstHop};
 /// Cache of resolved names, shared by all sessions of this process.
 static RESOLVER: LazyLock<Resolver> = LazyLock::new(Resolver::new);
 
+/// Maximum size of a server's voucher that is asked for, in bytes. With the server's part of the
+/// handshake, it fits an initial window of ten segments.
+pub(crate) const MAX_SERVER_VOUCHER_BYTES: u16 = 8192;
+
 /// Time limit for resolving a name to learn the number of its addresses.
 const COUNT_TIMEOUT: Duration = Duration::from_secs(2);
 

@@ -13,8 +13,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::{
     ConnectOptions, Error, KeyVerdict, ServerTrust,
-    connect::MAX_SERVER_VOUCHER_BYTES,
-    first_hop::{dial_first_hop, new_open},
+    first_hop::{MAX_SERVER_VOUCHER_BYTES, dial_first_hop, new_open},
     hop_stream::HopStream,
 };
 
