@@ -9,6 +9,7 @@ use std::time::SystemTime;
 use serde_json::Value;
 
 use crate::common::mirror::describe;
+use crate::mounts::{Kind, Mount};
 use crate::stage::*;
 use crate::sync::Mirror;
 
@@ -194,4 +195,38 @@ fn killed_renames_lose_nothing_and_are_continued() {
     sync(&mirror, "here", "root", &[]);
     let tree = |side: &str| describe(&mirror.stage.path(side));
     assert_eq!(tree("here"), tree("root"));
+}
+
+#[test]
+fn change_of_case_removes_nothing_where_case_is_ignored() {
+    let mirror = Mirror::new();
+    let Some(mount) = Mount::new(&mirror.stage, Kind::Exfat, "there") else {
+        return;
+    };
+    for path in ["a.jpg", "Sub/x", "gone"] {
+        mirror.write(&format!("here/{path}"), path);
+    }
+    sync(&mirror, "here", "there", &[]);
+    let here = |path: &str| mirror.stage.path(&format!("here/{path}"));
+    for (from, to) in [("a.jpg", "A.jpg"), ("Sub", "sub")] {
+        fs::rename(here(from), here(to)).unwrap();
+    }
+    fs::remove_file(here("gone")).unwrap();
+    for _ in 0..2 {
+        sync(&mirror, "here", "there", &[]);
+        for path in ["a.jpg", "Sub/x"] {
+            let content = fs::read_to_string(mount.path().join(path));
+            assert_eq!(content.unwrap(), path);
+        }
+        assert!(!mount.path().join("gone").exists());
+    }
+}
+
+#[test]
+fn file_beside_its_name_in_other_case_is_removed() {
+    let mirror = Mirror::new();
+    mirror.write("here/B", "B");
+    mirror.write("there/b", "another");
+    sync(&mirror, "here", "there", &[]);
+    assert_eq!(mirror.paths("there"), ["B"]);
 }
