@@ -103,8 +103,8 @@ impl SftpPath {
         }
     }
 
-    /// Returns true if the other path is this one or below it, at the same host. Whether an absolute
-    /// path lies in the home directory is not known.
+    /// Returns true if the other path is this one or below it, at the same host. It is not known
+    /// whether an absolute path lies in the home directory.
     #[must_use]
     pub fn holds(&self, other: &Self) -> bool {
         let names = |path: &Self| {
