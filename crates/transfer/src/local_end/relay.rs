@@ -71,6 +71,8 @@ impl Sources {
 
 /// Task that opens a file, and reads it if it is small.
 type Preparation<F> = JoinHandle<Result<Arc<SharedFile<F>>, Failure>>;
+/// Those tasks by source and path.
+type Preparations<F> = HashMap<(u32, RelPath), Preparation<F>>;
 
 /// A [`RelayTree`] as a source of files.
 struct RelaySource<T: RelayTree> {
@@ -81,7 +83,7 @@ struct RelaySource<T: RelayTree> {
     /// Permits of ranges that are read ahead.
     ahead: Arc<Semaphore>,
     /// Files of batches, until they are opened. Their content fits the buffers of streams.
-    prepared: Mutex<HashMap<(u32, RelPath), Preparation<T::File>>>,
+    prepared: Mutex<Preparations<T::File>>,
     preparing: Arc<Semaphore>,
 }
 
