@@ -403,7 +403,7 @@ pub const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
     (
         "node join",
         &[(
-            "longhaul node join https://control.example --config node.toml",
+            "longhaul node join https://control.example:7513 --config node.toml",
             "verify that the controller accepts this machine's depot",
         )],
     ),
