@@ -11,8 +11,8 @@ use rustix::fs::SeekFrom;
 const MIN_SPARSE_BYTES: u64 = 256 << 10;
 const MAX_ATTRIBUTE_BYTES: usize = 4096;
 
-/// Describes a tree by kinds, permissions, owners, times, devices, content, holes, targets of links,
-/// ACLs, extended attributes, and which names are one file.
+/// Describes a tree by kinds, permissions, owners, times, devices, content, holes, targets of
+/// links, ACLs, extended attributes, and which names are one file.
 pub fn describe(root: &Path) -> BTreeMap<PathBuf, String> {
     let mut described = BTreeMap::new();
     let mut first_names = BTreeMap::new();
