@@ -9,9 +9,10 @@ use crate::answer;
 
 /// Reports a plan, a line for each step and one for all.
 pub fn report(plan: &Plan, as_json: bool) {
-    let (line, rename_line): (fn(&Step) -> String, fn(&Rename) -> String) = match as_json {
-        true => (json_line, json_rename_line),
-        false => (line, rename_line),
+    let line: fn(&Step) -> String = if as_json { json_line } else { line };
+    let rename_line: fn(&Rename) -> String = match as_json {
+        true => json_rename_line,
+        false => rename_line,
     };
     let obstacles = plan.obstacles.iter().map(line);
     let renames = plan.renames.iter().map(rename_line);
