@@ -89,7 +89,7 @@ impl Chain {
             .arg(home("routes.toml"))
             .args(onramp_options);
         let (onramp, line) = first_line(command);
-        let ready: serde_json::Value = serde_json::from_str(&line).unwrap();
+        let ready: Value = serde_json::from_str(&line).unwrap();
         Self {
             entry: ready["forwards"][0].as_str().unwrap().parse().unwrap(),
             metrics: ready["metrics"].as_str().unwrap().parse().unwrap(),
