@@ -1,5 +1,5 @@
-//! Owner, mode and extended attributes of an inode, by a descriptor or a handle. No symbolic link is
-//! followed.
+//! Owner, mode and extended attributes of an inode, by a descriptor or a handle. No symbolic link
+//! is followed.
 
 use std::os::fd::BorrowedFd;
 
