@@ -46,7 +46,7 @@ impl Ui {
             match open(&file) {
                 true => answer::write_line("opened in the browser"),
                 false => {
-                    answer::write_line(&format!(
+                    answer::write_line(format!(
                         "no browser was found ({OPENER}, or $BROWSER); within a minute, open"
                     ));
                     answer::write_line(&page.url);
