@@ -1,6 +1,5 @@
 //! Devices, FIFOs and sockets (LH-COPY-67).
 
-
 use longhaul_platform::fs::Stat;
 use rustix::io::Errno;
 
