@@ -71,9 +71,9 @@ test: deps web
 	scripts/web test
 	$(CARGO) test --workspace --locked --no-fail-fast
 
-# Tests copies over the replacements for calls of Linux, which need other compiled programs.
+# Tests copies over what replaces calls of Linux elsewhere.
 test-portable: deps web
-	RUSTFLAGS="--cfg longhaul_portable" CARGO_TARGET_DIR=$(TARGET_DIR)/portable \
+	RUSTC_WORKSPACE_WRAPPER=$(CURDIR)/scripts/portable-rustc \
 		$(CARGO) test --workspace --locked --test command --test engine
 
 # `make test` runs the same tests with fewer cases.

@@ -5,8 +5,9 @@
 //! reports what is missing by the errors with which an old Linux reports it. So callers have one
 //! code path, and fall back as they do on an old kernel.
 //!
-//! `--cfg longhaul_portable` (in `RUSTFLAGS`) selects `bsd` on Linux, too. Every copy can then be
-//! tested over the replacements. The page `docs/portability.md` says what differs for users.
+//! `--cfg longhaul_portable` selects `bsd` on Linux, too (`make test-portable`). Every copy can
+//! then be tested over the replacements. The page `docs/portability.md` says what differs for
+//! users.
 
 pub mod sockets;
 

@@ -50,7 +50,9 @@ fn trees_are_copied_direct_and_through_depots() {
         );
         assert_eq!(report["streams"][0]["route"], route);
         assert_eq!(report["streams"][0]["bytes"], 3_000_005);
-        assert!(report["streams"][0]["retransmits"].is_u64());
+        // The replacements for calls of Linux know nothing of a connection.
+        let is_known = report["streams"][0]["retransmits"].is_u64();
+        assert_eq!(is_known, longhaul_platform::IS_LINUX);
         assert_eq!(
             (
                 &report["verification"]["verified"],

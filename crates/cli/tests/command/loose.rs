@@ -94,9 +94,12 @@ fn a_trace_shows_each_hop_and_who_chose_it() {
         assert_eq!(hop["transport"], "tcp", "{hop}");
         assert_eq!(hop["verdict"], "allowed", "{hop}");
         assert!(hop["key_proven"].as_bool().unwrap(), "{hop}");
-        assert!(hop["congestion"].is_string(), "{hop}");
+        // The replacements for calls of Linux know nothing of a connection.
+        let is_measured = longhaul_platform::IS_LINUX;
+        assert_eq!(hop["congestion"].is_string(), is_measured, "{hop}");
         assert!(hop["set_up_seconds"].as_f64() >= Some(0.0), "{hop}");
-        assert!(hop["rtt_seconds"].as_f64() > Some(0.0), "{hop}");
+        let has_round_trip = hop["rtt_seconds"].as_f64() > Some(0.0);
+        assert_eq!(has_round_trip, is_measured, "{hop}");
     }
     let mut command = chain.stage.longhaul("me");
     command.args(["trace", "--host-key", &chain.server.key, &path]);
