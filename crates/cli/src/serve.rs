@@ -273,6 +273,11 @@ impl ServeCommand {
         plan
     }
 
+    /// Returns the number of descriptors beyond those of the limits.
+    fn other_descriptors(&self, limits: &ServerLimits) -> usize {
+        OTHER_DESCRIPTORS.saturating_add(self.stripe.descriptors(limits.streams))
+    }
+
     /// Returns the limits, with as many open files as this process may have.
     pub fn limits(&self) -> Result<ServerLimits> {
         let limits = ServerLimits {
@@ -286,7 +291,7 @@ impl ServeCommand {
         let descriptors = descriptors::raise();
         match limits
             .clone()
-            .within_descriptors(descriptors, OTHER_DESCRIPTORS)
+            .within_descriptors(descriptors, self.other_descriptors(&limits))
         {
             Ok(limits) => Ok(limits),
             Err(_) if descriptors < MIN_DESCRIPTORS => {
@@ -357,7 +362,7 @@ impl ServeCommand {
             streams = limits.streams,
             open_files = limits.open_files,
             memory_mib = limits.memory() >> 20,
-            descriptors = limits.descriptors() + OTHER_DESCRIPTORS,
+            descriptors = limits.descriptors() + self.other_descriptors(&limits),
             "at most"
         );
         let accounts = self.accounts.open()?;
@@ -400,7 +405,7 @@ impl ServeCommand {
                 Some(third_party::fetcher(rules, &identity, congestion)?)
             }
         };
-        let members = self.stripe.members(&identity, self.congestion.as_deref());
+        let members = self.stripe.members(&identity, self.congestion.as_deref())?;
         if let Some(members) = &members {
             server.join_stripe(members.own());
             services.push(ServiceName::STRIPE);

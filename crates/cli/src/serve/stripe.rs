@@ -23,17 +23,29 @@ pub struct StripeOptions {
 
 impl StripeOptions {
     /// Returns the members, if this is one of them.
+    ///
+    /// # Errors
+    /// The key of the members cannot sign.
     pub fn members(
         &self,
         identity: &Arc<Identity>,
         congestion: Option<&str>,
-    ) -> Option<Arc<StripeMembers>> {
+    ) -> Result<Option<Arc<StripeMembers>>, longhaul_session::Error> {
+        let Some(own) = self.stripe else {
+            return Ok(None);
+        };
         let members = StripeMembers::new(
-            self.stripe?,
+            own,
             &self.stripe_member,
             identity.clone(),
             congestion.map(str::to_owned),
-        );
-        Some(Arc::new(members))
+        )?;
+        Ok(Some(Arc::new(members)))
+    }
+
+    /// Returns the maximum number of descriptors of sessions with other members, for this number of
+    /// streams. A relayed stream has one in addition to its own.
+    pub fn descriptors(&self, streams: usize) -> usize {
+        self.stripe.map_or(0, |_| streams)
     }
 }

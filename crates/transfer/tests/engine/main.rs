@@ -22,6 +22,7 @@ mod resume;
 mod round_trips;
 mod rules;
 mod shares;
+mod striped;
 mod tokens;
 mod trees;
 mod unchanged;

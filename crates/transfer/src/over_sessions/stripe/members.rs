@@ -12,22 +12,26 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use longhaul_hop::{Duplex, DuplexOptions, EndPolicy, IdleLimits};
-use longhaul_proto::{FailureKind, PublicKey, Route, ServiceName};
+use longhaul_proto::{FailureKind, PublicKey, Route, ServiceName, StatusCode};
 use longhaul_session::{
     ConnectOptions, Error as SessionError, Identity, JoinObserver, ServerTrust, Session, connect,
 };
 use parking_lot::Mutex;
+use rustix::io::Errno;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::preface::StreamPreface;
 use crate::client::{StreamOrigin, Transport};
 use crate::error::Error;
-use crate::server::{Server, StreamKind};
-use crate::stripe::MemberId;
+use crate::server::{Server, StreamKind, StreamPermit};
+use crate::stripe::{MemberId, MemberNaming};
 
-/// Time for a session with another member. After that, the member counts as gone.
+/// Time for a session with another member, over all attempts. After that, the member counts as
+/// gone.
 const SETUP_TIMEOUT: Duration = Duration::from_secs(5);
+/// Pause before the second attempt to reach a member. A failure in passing costs it no copies.
+const RETRY_PAUSE: Duration = Duration::from_millis(250);
 /// Time for which a member that is gone is not tried again.
 const GONE_FOR: Duration = Duration::from_secs(10);
 /// Idle time after which a relayed stream is broken. Either end of a copy sends something every few
@@ -57,17 +61,21 @@ enum Handling {
 
 impl StripeMembers {
     /// Creates the view of the member at `own`, which has the key of all members.
+    ///
+    /// # Errors
+    /// [`SessionError::Key`] if the key cannot sign.
     pub fn new(
         own: SocketAddr,
         members: &[SocketAddr],
         identity: Arc<Identity>,
         congestion: Option<String>,
-    ) -> Self {
-        let own = MemberId::at_address(own);
+    ) -> Result<Self, SessionError> {
+        let naming = MemberNaming::new(identity.signing_key())?;
+        let own = naming.id(own);
         let members = members
             .iter()
-            .map(|address| (MemberId::at_address(*address), *address));
-        Self {
+            .map(|address| (naming.id(*address), *address));
+        Ok(Self {
             own,
             others: members.filter(|(id, _)| *id != own).collect(),
             identity,
@@ -81,7 +89,7 @@ impl StripeMembers {
                 ends: EndPolicy::Revocable,
                 ..DuplexOptions::default()
             },
-        }
+        })
     }
 
     /// Returns the identity of this member.
@@ -97,6 +105,20 @@ impl StripeMembers {
         mut session: Session,
         key: PublicKey,
     ) -> Result<(), Error> {
+        let from = session.info().first_hop;
+        // An address has no part in the share of the members' key.
+        let permit = match key == self.identity.public() {
+            true => server.permit_stream(key),
+            false => server.permit_relay(key, from),
+        };
+        let permit = match permit {
+            Ok(permit) => permit,
+            Err(error) => {
+                let reason = error.to_string();
+                server.turn_away(session, StreamKind::Copy, reason).await;
+                return Err(error);
+            }
+        };
         let read = StreamPreface::read(&mut session);
         let preface = match timeout(server.limits().hello_timeout, read).await {
             Ok(read) => read?,
@@ -104,7 +126,8 @@ impl StripeMembers {
         };
         match preface {
             StreamPreface::ForMember { member } => {
-                self.serve_client(server, session, key, member).await
+                self.serve_client(server, session, key, member, permit)
+                    .await
             }
             // LH-COPY-78.
             StreamPreface::FromClient { .. } if key != self.identity.public() => {
@@ -115,31 +138,38 @@ impl StripeMembers {
                 Err(Error::Unauthorised(reason.to_owned()))
             }
             StreamPreface::FromClient { client, origin } => {
-                server
-                    .serve(RelayedStream { session, origin }, client)
-                    .await
+                drop(permit);
+                let from = origin.as_ref().and_then(|origin| origin.from);
+                let served = server.serve(RelayedStream { session, origin }, client);
+                match served.await {
+                    Ok(()) => {}
+                    Err(error @ Error::Stream(_)) => {
+                        tracing::debug!(%client, %error, "relayed stream lost");
+                    }
+                    // The log rate is that of the client, not of the members' key.
+                    Err(error) => server.log(client, || {
+                        let from = from.map(|from| from.to_string()).unwrap_or_default();
+                        tracing::info!(key = %client, %from, %error, "relayed stream failed");
+                    }),
+                }
+                Ok(())
             }
         }
     }
 
-    /// Serves or relays a stream of the client with this key, whose copy `member` has.
+    /// Serves or relays a stream of the client with this key, whose copy `member` has. The stream
+    /// has a `permit` to be relayed.
     async fn serve_client(
         &self,
         server: &Arc<Server>,
         session: Session,
         key: PublicKey,
         member: MemberId,
+        permit: StreamPermit,
     ) -> Result<(), Error> {
         let Some(address) = self.others.get(&member) else {
+            drop(permit);
             return server.serve(session, key).await;
-        };
-        let permit = match server.permit_relay(key, session.info().first_hop) {
-            Ok(permit) => permit,
-            Err(error) => {
-                let reason = error.to_string();
-                server.turn_away(session, StreamKind::Copy, reason).await;
-                return Err(error);
-            }
         };
         match self.reach(member, *address, server, key).await {
             Handling::Serve => {
@@ -187,18 +217,29 @@ impl StripeMembers {
                 ServerTrust::Pinned(self.identity.public()),
             )
         };
-        match connect(&options).await {
+        match connect_twice(options).await {
             Ok(session) => {
                 self.gone.lock().remove(&member);
                 Handling::Relay(Box::new(session))
             }
-            Err(error) if is_refusal(&error) => {
+            Err(error) if let Some(code) = refusal(&error) => {
                 server.log(key, || {
                     tracing::warn!(member = %address, %error, "a member refuses a relayed stream");
                 });
+                // The client learns no address from it.
                 Handling::Refuse(format!(
-                    "the member of this server that has the copy refuses its stream: {error}"
+                    "the member of this server that has the copy refuses its stream: it {code}"
                 ))
+            }
+            Err(error) if is_local(&error) => {
+                server.log(key, || {
+                    tracing::warn!(member = %address, %error, "a stream cannot be relayed");
+                });
+                Handling::Refuse(
+                    "this member of the server cannot connect to the one that has the copy; \
+                     try again later"
+                        .to_owned(),
+                )
             }
             Err(error) => {
                 let is_known = self.is_gone(member);
@@ -219,9 +260,49 @@ impl StripeMembers {
     }
 }
 
-/// Returns true if the other member answered, and refused.
-fn is_refusal(error: &SessionError) -> bool {
-    matches!(error, SessionError::Hop(failure) if matches!(failure.kind, FailureKind::Acceptor(_)))
+/// Connects to a member, and once more if that fails in passing. Two members must not have one copy
+/// because a single connection was lost.
+async fn connect_twice(mut options: ConnectOptions) -> Result<Session, SessionError> {
+    let deadline = Instant::now() + options.setup_timeout;
+    let first = connect(&options).await;
+    let left = deadline.saturating_duration_since(Instant::now());
+    match &first {
+        Err(error) if refusal(error).is_none() && left > RETRY_PAUSE => {}
+        _ => return first,
+    }
+    sleep(RETRY_PAUSE).await;
+    options.setup_timeout = left.saturating_sub(RETRY_PAUSE);
+    connect(&options).await
+}
+
+/// Returns the status by which the other member refused, if it answered.
+fn refusal(error: &SessionError) -> Option<StatusCode> {
+    match error {
+        SessionError::Hop(failure) => match failure.kind {
+            FailureKind::Acceptor(code) => Some(code),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// Returns true if this machine lacks what a connection takes. The other member may be alive.
+fn is_local(error: &SessionError) -> bool {
+    match error {
+        SessionError::NotConnected { .. } => {
+            let errno = Errno::from_raw_os_error(error.errno());
+            [
+                Errno::MFILE,
+                Errno::NFILE,
+                Errno::NOMEM,
+                Errno::NOBUFS,
+                Errno::ADDRNOTAVAIL,
+            ]
+            .contains(&errno)
+        }
+        SessionError::Congestion(_) | SessionError::Key(_) => true,
+        _ => false,
+    }
 }
 
 /// Stream of a client that another member relays.
@@ -263,5 +344,27 @@ impl AsyncWrite for RelayedStream {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.session).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use longhaul_session::FirstHop;
+
+    use super::*;
+
+    #[test]
+    fn shortage_of_this_machine_is_no_death_of_a_member() {
+        let error = |errno: Errno| SessionError::NotConnected {
+            endpoint: "192.0.2.1:7511".parse().unwrap(),
+            place: FirstHop::Server,
+            source: errno.into(),
+        };
+        for errno in [Errno::MFILE, Errno::NOMEM, Errno::ADDRNOTAVAIL] {
+            assert!(is_local(&error(errno)), "{errno}");
+        }
+        for errno in [Errno::CONNREFUSED, Errno::TIMEDOUT, Errno::HOSTUNREACH] {
+            assert!(!is_local(&error(errno)), "{errno}");
+        }
     }
 }
