@@ -83,6 +83,7 @@ impl Server {
         };
         let destination = destination
             .with_quota(self.quota().cloned())
+            .at_member(self.member.get().copied())
             .with_rivals(self.rivals_of(copy))
             .with_end_check(Arc::new(is_in_place));
         copy.present.store(present, Ordering::Relaxed);

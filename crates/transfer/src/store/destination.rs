@@ -20,6 +20,7 @@ use crate::path::RelPath;
 use crate::store::confine::{Dir, NodeKind, kind_of};
 use crate::store::contest::{ContestPatience, ContestState, Rival};
 use crate::store::quota::Quota;
+use crate::stripe::MemberId;
 use crate::typed_path::names_directory;
 use crate::wire::{CopyToken, EntryHead};
 
@@ -141,6 +142,8 @@ pub struct CopyDestination {
     attributes: AttributeWriter,
     /// Quota of the account that the files belong to, if it has one.
     quota: Option<Arc<Quota>>,
+    /// Member of a striped server that writes, if one does. Others may write beside it.
+    member: Option<MemberId>,
 }
 
 impl CopyDestination {
@@ -216,6 +219,7 @@ impl CopyDestination {
             grains: GranularityCache::default(),
             attributes: AttributeWriter::default(),
             quota: None,
+            member: None,
         })
     }
 
@@ -247,6 +251,13 @@ impl CopyDestination {
     #[must_use]
     pub(crate) fn with_quota(self, quota: Option<Arc<Quota>>) -> Self {
         Self { quota, ..self }
+    }
+
+    /// Writes as a member of a striped server. What another member left is not resumed, as that one
+    /// may still write it, and locks may not hold between machines.
+    #[must_use]
+    pub(crate) fn at_member(self, member: Option<MemberId>) -> Self {
+        Self { member, ..self }
     }
 
     /// Returns true if the permissions, time and attributes of what exists are corrected.

@@ -55,6 +55,7 @@ impl CopyDestination {
             grains: GranularityCache::default(),
             attributes: AttributeWriter::new(self.attributes.settings().clone()),
             quota: self.quota.clone(),
+            member: self.member,
         }
     }
 }

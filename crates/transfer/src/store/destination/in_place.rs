@@ -6,7 +6,7 @@ use longhaul_platform::fs::{FileType, Stat, file_type};
 
 use super::compare::{has_content, open};
 use super::new_file::NewFile;
-use super::overwritten::{OverwrittenFile, refusal};
+use super::overwritten::{Locking, OverwrittenFile, refusal};
 use super::{CopyDestination, EntryLocation};
 use crate::error::{Failure, FailureKind};
 use crate::metadata::meta_of;
@@ -124,10 +124,14 @@ impl CopyDestination {
         if self.quota.is_some() {
             return Some(Err(refusal("there is a quota; leave out --inplace")));
         }
+        let locking = match self.member {
+            Some(_) => Locking::Required,
+            None => Locking::IfPossible,
+        };
         let opened = self
             .names_in_place
             .check(location.entry())
-            .and_then(|()| OverwrittenFile::open(&location, announced.size));
+            .and_then(|()| OverwrittenFile::open(&location, announced.size, locking));
         Some(opened.map(|file| NewFile::overwritten(location, file)))
     }
 }

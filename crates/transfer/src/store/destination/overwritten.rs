@@ -15,6 +15,15 @@ use crate::wire::Block;
 /// Bytes that are compared at once.
 const COMPARED_BYTES: usize = 64 * 1024;
 
+/// Need of a lock on a file that is overwritten.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Locking {
+    /// Not every file system has locks.
+    IfPossible,
+    /// Other members of a striped server may write the same file.
+    Required,
+}
+
 /// An existing file that is overwritten in place.
 pub(super) struct OverwrittenFile {
     fd: OwnedFd,
@@ -24,7 +33,11 @@ pub(super) struct OverwrittenFile {
 
 impl OverwrittenFile {
     /// Opens the file at `location` for new content of `size` bytes, and locks it.
-    pub(super) fn open(location: &EntryLocation, size: u64) -> Result<Self, Failure> {
+    pub(super) fn open(
+        location: &EntryLocation,
+        size: u64,
+        locking: Locking,
+    ) -> Result<Self, Failure> {
         let fd = location.dir.open_to_overwrite(&location.name)?;
         let stat = fs::fstat(&fd)?;
         if kind_of(&stat) != NodeKind::File {
@@ -34,11 +47,9 @@ impl OverwrittenFile {
         if fs::mode_bits(stat.st_mode).intersects(Mode::SUID | Mode::SGID) {
             return Err(refusal("it has a set-ID bit; leave out --inplace"));
         }
-        match fs::flock(&fd, FlockOperation::NonBlockingLockExclusive) {
-            Err(Errno::WOULDBLOCK) => Err(refusal("another program has locked it; stop it first")),
-            // Not every file system has locks.
-            _ => Ok(Self { fd, size }),
-        }
+        let locked = fs::flock(&fd, FlockOperation::NonBlockingLockExclusive);
+        locking.check(locked)?;
+        Ok(Self { fd, size })
     }
 
     pub(super) const fn fd(&self) -> &OwnedFd {
@@ -91,6 +102,21 @@ impl OverwrittenFile {
     }
 }
 
+impl Locking {
+    /// Checks whether a file may be overwritten after this attempt to lock it.
+    fn check(self, locked: Result<(), Errno>) -> Result<(), Failure> {
+        match (locked, self) {
+            (Err(Errno::WOULDBLOCK), _) => {
+                Err(refusal("another program has locked it; stop it first"))
+            }
+            (Err(_), Self::Required) => Err(refusal(
+                "files cannot be locked there, and the server is striped; leave out --inplace",
+            )),
+            (Err(_), Self::IfPossible) | (Ok(()), _) => Ok(()),
+        }
+    }
+}
+
 /// Returns the failure of a file that cannot be overwritten in place.
 pub(super) fn refusal(why: &str) -> Failure {
     Failure::with_detail(FailureKind::Io, format!("not overwritten in place: {why}"))
@@ -108,4 +134,30 @@ fn read_some(fd: &OwnedFd, out: &mut [u8], offset: u64) -> Result<(), Errno> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn members_overwrite_only_what_they_can_lock() {
+        for (locked, alone, member) in [
+            (Ok(()), true, true),
+            (Err(Errno::NOLCK), true, false),
+            (Err(Errno::NOSYS), true, false),
+            (Err(Errno::WOULDBLOCK), false, false),
+        ] {
+            assert_eq!(
+                Locking::IfPossible.check(locked).is_ok(),
+                alone,
+                "{locked:?}"
+            );
+            assert_eq!(
+                Locking::Required.check(locked).is_ok(),
+                member,
+                "{locked:?}"
+            );
+        }
+    }
 }

@@ -339,7 +339,11 @@ impl CopyDestination {
         if self.overwritten_in_place(announced).is_some() {
             return None;
         }
-        Identity::opaque(&identity)
+        let identity = Identity::opaque(&identity)?;
+        Some(match self.member {
+            Some(member) => identity.at_member(member),
+            None => identity,
+        })
     }
 
     /// Returns true if the file has a journal.

@@ -4,10 +4,14 @@ use std::fmt;
 
 use longhaul_platform::fs::Stat;
 
+use crate::stripe::MemberId;
+
 /// Maximum length of an identity, in bytes.
 pub(super) const MAX_IDENTITY_BYTES: usize = 256;
 /// Prefix of an identity made from the operating system's metadata of a file.
 const POSIX: &[u8] = b"posix1";
+/// Context for deriving the identities of members (BLAKE3 paper, section 2.3).
+const MEMBER_CONTEXT: &str = "longhaul 2026 file that a member of a striped server writes";
 
 /// Identity of one state of one source file: bytes that the sender chooses and the receiver only
 /// compares. If two are equal, the content is assumed to be the same.
@@ -40,6 +44,14 @@ impl Identity {
             bytes.extend_from_slice(&number.to_le_bytes());
         }
         Self(bytes.into())
+    }
+
+    /// Returns the identity of the same file for a member of a striped server. Each member thus has
+    /// journals and data files of its own.
+    pub(crate) fn at_member(&self, member: MemberId) -> Self {
+        let mut hasher = blake3::Hasher::new_derive_key(MEMBER_CONTEXT);
+        hasher.update(&member.0).update(&self.0);
+        Self(hasher.finalize().as_bytes().as_slice().into())
     }
 
     /// Returns the bytes, 1 to 256.
@@ -101,5 +113,15 @@ mod tests {
             Identity::opaque(b"etag \xff").unwrap().as_bytes(),
             b"etag \xff"
         );
+    }
+
+    #[test]
+    fn each_member_has_its_own_identity_of_a_file() {
+        let identity = Identity::opaque(&[7; MAX_IDENTITY_BYTES]).unwrap();
+        let [one, other] = [1, 2].map(|id| identity.at_member(MemberId([id; 8])));
+        assert_ne!(one, other);
+        assert_ne!(one, identity);
+        assert_eq!(one, identity.at_member(MemberId([1; 8])));
+        assert!(Identity::opaque(one.as_bytes()).is_some());
     }
 }
