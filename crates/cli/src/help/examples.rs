@@ -26,10 +26,6 @@ pub const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
                 "longhaul cp -r --exclude '*.tmp' --newer 7d runs/ lh://store.example/runs/",
                 "last week's files, without temporary ones",
             ),
-            (
-                "longhaul cp -r --update --dry-run runs/ ana@store.example:runs/",
-                "list what would be copied or replaced, and change nothing",
-            ),
         ],
     ),
     (
