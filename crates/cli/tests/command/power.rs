@@ -51,10 +51,11 @@ const MODES: [Mode; 6] = [
 struct Mount(PathBuf);
 
 impl Mount {
-    fn new(image: &Path, at: &Path) -> Self {
+    /// The type is named, as the data of a copy may look like the mark of another one.
+    fn new(file_system: &str, image: &Path, at: &Path) -> Self {
         // Snapshots of one XFS share a UUID.
         let output = Command::new("mount")
-            .args(["-o", "loop"])
+            .args(["-t", file_system, "-o", "loop"])
             .arg(image)
             .arg(at)
             .output()
@@ -119,7 +120,7 @@ impl Bed {
         let outer = stage.path("outer");
         fs::create_dir(&outer).unwrap();
         make_image("xfs", &stage.path("outer.image"), OUTER_BYTES);
-        let mounted = Mount::new(&stage.path("outer.image"), &outer);
+        let mounted = Mount::new("xfs", &stage.path("outer.image"), &outer);
         fs::create_dir_all(stage.path("root/disk")).unwrap();
         let source = stage.path("root/tree");
         for number in 0..SMALL_FILES {
@@ -305,7 +306,7 @@ fn files(folder: &Path) -> Vec<PathBuf> {
 /// Copies onto a new file system, and checks snapshots of it.
 fn fail_during_copy(bed: &Bed, file_system: &str, mode: Mode, checked: usize, ends_count: bool) {
     make_image(file_system, &bed.image("image"), IMAGE_BYTES);
-    let mount = Mount::new(&bed.image("image"), &bed.disk());
+    let mount = Mount::new(file_system, &bed.image("image"), &bed.disk());
     let synced = Command::new("sync")
         .arg("-f")
         .arg(bed.disk())
@@ -335,7 +336,8 @@ fn fail_during_copy(bed: &Bed, file_system: &str, mode: Mode, checked: usize, en
             false => taken * (2 * number + 1) / (2 * checked),
         };
         let what = format!("{file_system}, {mode:?}, snapshot {number} of {taken}");
-        let _mount = Mount::new(&bed.image(&format!("snapshot-{number}")), &bed.disk());
+        let snapshot = bed.image(&format!("snapshot-{number}"));
+        let _mount = Mount::new(file_system, &snapshot, &bed.disk());
         let there = bed.check(false, &what);
         bed.start(mode).end(&what);
         bed.check(true, &what);
