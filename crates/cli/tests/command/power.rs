@@ -24,6 +24,8 @@ const LARGE_BYTES: usize = 24_000_000;
 const MAX_TAKEN: usize = 400;
 const IMAGE_BYTES: u64 = 400 << 20;
 const OUTER_BYTES: u64 = 4 << 30;
+/// Maximum attempts to mount an image.
+const MAX_MOUNTS: usize = 5;
 /// Time limit for the last process that uses a file system.
 const UNMOUNT_TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -53,13 +55,18 @@ struct Mount(PathBuf);
 impl Mount {
     /// The type is named, as the data of a copy may look like the mark of another one.
     fn new(file_system: &str, image: &Path, at: &Path) -> Self {
-        // Snapshots of one XFS share a UUID.
-        let output = Command::new("mount")
-            .args(["-t", file_system, "-o", "loop"])
-            .arg(image)
-            .arg(at)
-            .output()
-            .unwrap();
+        let mut mount = Command::new("mount");
+        mount.args(["-t", file_system, "-o", "loop"]);
+        mount.arg(image).arg(at);
+        // A loop device that was used a moment ago may still show parts of another image. What is
+        // wrong in this one is wrong every time.
+        let mut output = mount.output().unwrap();
+        for _ in 1..MAX_MOUNTS {
+            if output.status.success() {
+                break;
+            }
+            output = mount.output().unwrap();
+        }
         assert!(output.status.success(), "{}", errors(&output));
         Self(at.to_owned())
     }
