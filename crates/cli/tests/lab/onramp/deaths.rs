@@ -22,7 +22,7 @@ impl Download {
             "100k",
             "--socks5",
             socks,
-            &world.large_url(),
+            &world.url(),
         ]);
         let mut curl = curl
             .stdout(Stdio::piped())
@@ -35,7 +35,7 @@ impl Download {
             .unwrap()
             .read_exact(&mut first)
             .unwrap();
-        assert!(first == world.large[..1000]);
+        assert!(first == world.data[..1000]);
         Self { curl, first }
     }
 
@@ -59,7 +59,6 @@ impl Download {
 #[test]
 fn connections_end_with_a_dead_hop_and_new_ones_avoid_it() {
     let Some(mut world) = World::up() else { return };
-    world.serve_large();
     world.rules("");
     let mut onramp = world.onramp(&["--socks=0"]);
     let socks = onramp.entry_address("socks");
@@ -109,8 +108,7 @@ fn connections_end_with_a_dead_hop_and_new_ones_avoid_it() {
 
 #[test]
 fn a_killed_onramp_returns_and_a_stopped_one_drains() {
-    let Some(mut world) = World::up() else { return };
-    world.serve_large();
+    let Some(world) = World::up() else { return };
     world.rules("");
     let mut onramp = world.onramp(&["--socks=0"]);
     let port = onramp.port("socks");
@@ -130,10 +128,10 @@ fn a_killed_onramp_returns_and_a_stopped_one_drains() {
     curl.args([
         "-sS",
         "--limit-rate",
-        "6M",
+        "3M",
         "--socks5",
         &socks,
-        &world.large_url(),
+        &world.url(),
     ]);
     let mut curl = curl.stdout(Stdio::piped()).spawn().unwrap();
     let mut all = vec![0; 1000];
@@ -148,7 +146,7 @@ fn a_killed_onramp_returns_and_a_stopped_one_drains() {
         "there are no new ones"
     );
     curl.stdout.take().unwrap().read_to_end(&mut all).unwrap();
-    assert!(curl.wait().unwrap().success() && all == world.large);
+    assert!(curl.wait().unwrap().success() && all == world.data);
     assert!(onramp.service.0.wait().unwrap().success());
     assert!(!world.file("laptop/state/onramp/socket").exists());
 }

@@ -8,7 +8,7 @@ use std::process::{ChildStderr, Command, Output, Stdio};
 
 use wanbed::{Lab, Overrides, Scenario};
 
-use crate::common::{Service, has_labs, new_key, noise, started};
+use crate::common::{Service, has_labs, new_key, started};
 use crate::path::quiet;
 
 const NETWORK: &str = r#"
@@ -42,8 +42,6 @@ pub const CLOSED_PORT: u16 = 8081;
 /// A port that the off-ramp's policy forbids.
 pub const FORBIDDEN_PORT: u16 = 9000;
 pub const FILE: &str = "file";
-const LARGE_FILE: &str = "large";
-const LARGE_BYTES: usize = 96 << 20;
 
 /// The network, the processes in it, and a file at the web server. They end on drop.
 pub struct World {
@@ -53,8 +51,6 @@ pub struct World {
     pub lab: Lab,
     pub dir: tempfile::TempDir,
     pub data: Vec<u8>,
-    /// Content of the large file, once it is served.
-    pub large: Vec<u8>,
     pub offramp_key: String,
 }
 
@@ -85,7 +81,6 @@ impl World {
         let mut world = Self {
             lab,
             data,
-            large: Vec::new(),
             servers: Vec::new(),
             offramp_key: String::new(),
             dir,
@@ -216,17 +211,6 @@ impl World {
 
     pub fn url(&self) -> String {
         format!("http://{}:{WEB_PORT}/{FILE}", self.address("server"))
-    }
-
-    /// Adds a file at the web server that is larger than all buffers on the way, so that a slow
-    /// program holds up its server.
-    pub fn serve_large(&mut self) {
-        self.large = noise(LARGE_BYTES, 5);
-        fs::write(self.file("www").join(LARGE_FILE), &self.large).unwrap();
-    }
-
-    pub fn large_url(&self) -> String {
-        format!("http://{}:{WEB_PORT}/{LARGE_FILE}", self.address("server"))
     }
 
     /// Runs curl on the laptop.
