@@ -168,8 +168,13 @@ fn command_crates(project: &Path) -> Result<Vec<String>> {
     let mut next = 0;
     while let Some(name) = crates.get(next) {
         let own = manifest(&project.join("crates").join(name).join("Cargo.toml"))?;
-        let needed = own.get("dependencies").and_then(toml::Value::as_table);
-        for name in needed.into_iter().flatten().map(|(name, _)| name) {
+        // Some are needed on some platforms only.
+        let targets = own.get("target").and_then(toml::Value::as_table);
+        let targets = targets.into_iter().flat_map(toml::Table::values);
+        let on_some = targets.filter_map(|target| target.get("dependencies"));
+        let tables = own.get("dependencies").into_iter().chain(on_some);
+        let needed = tables.filter_map(toml::Value::as_table);
+        for name in needed.flat_map(toml::Table::keys) {
             if let Some(folder) = folders.get(name).filter(|folder| !crates.contains(folder)) {
                 crates.push(folder.clone());
             }

@@ -125,9 +125,9 @@ async fn a_transfer_continues_when_a_depot_dies() {
     let ((), (), back) = with_timeout(async { tokio::join!(sending, echoing, receiving) }).await;
     println!("{:?}", began.elapsed());
     assert!(back == data, "{} bytes of {}", back.len(), data.len());
-    assert_eq!(events.recv().await, Some(Observed::Lost));
-    let resumed = events.recv().await;
-    assert_eq!(resumed, Some(Observed::Resumed(Some(second))));
+    // Which direction notices the break first is open, and it may break again on the way.
+    let resumed = Observed::Resumed(Some(second));
+    while events.recv().await.unwrap() != resumed {}
     drop((reader, writer));
     // Both ends are sure of the end, and nothing is left behind.
     for name in [
