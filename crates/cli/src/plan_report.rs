@@ -157,8 +157,8 @@ fn json_summary(plan: &Plan) -> String {
     let counts = PlanCounts::new(plan);
     let [created, replaced, adjusted, compared, refused, removed] = counts.steps;
     json!({
-        "event": "plan", "rename": plan.renames.len(), "create": created, "replace": replaced, "adjust": adjusted,
-        "compare": compared, "refuse": refused, "remove": removed,
+        "event": "plan", "rename": plan.renames.len(), "create": created, "replace": replaced,
+        "adjust": adjusted, "compare": compared, "refuse": refused, "remove": removed,
         "copied_bytes": counts.copied_bytes, "removed_bytes": counts.removed_bytes,
         "unchanged": plan.unchanged, "left_alone": plan.skipped,
     })

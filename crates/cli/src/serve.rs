@@ -739,7 +739,7 @@ impl ServeCommand {
     }
 }
 
-/// What connects to other servers for the sessions of clients.
+/// Clients of other servers, which sessions of this one need.
 struct Relays {
     /// Fetches from servers, if the operator permits it.
     fetcher: Option<Arc<Fetcher>>,

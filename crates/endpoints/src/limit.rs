@@ -444,8 +444,8 @@ mod tests {
             prop_assert!((1..=MAX_REQUESTS.min(max)).contains(&run.limit.limit()));
         }
 
-        /// Where nothing is refused, a copy takes no longer than with the first number, besides the
-        /// connections that it sets up.
+        /// A copy of which nothing is refused takes no longer than with the first number, besides
+        /// the connections that it sets up.
         #[test]
         fn more_requests_cost_nothing(
             answer in 1_000_u64..300_000, setting_up in 0_u64..4,

@@ -247,7 +247,7 @@ impl Store {
         self.vanished_by(Reason::new(error))
     }
 
-    /// As [`Self::vanished`], for a request that was examined.
+    /// Returns the failure of an entry that the walk had found, by the reason of a request.
     pub(crate) fn vanished_by(&self, reason: Reason) -> Failure {
         match reason {
             Reason::NotFound => Failure::new(FailureKind::Vanished),

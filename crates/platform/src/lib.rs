@@ -1,4 +1,4 @@
-//! What Longhaul asks of the operating system beyond POSIX.
+//! Calls of the operating system beyond POSIX that Longhaul makes.
 //!
 //! There is one module for each platform, and both have the same functions. `linux` makes the calls
 //! of Linux. `bsd` has replacements for macOS: it works with what POSIX and the BSDs have, and

@@ -64,7 +64,8 @@ pub(crate) fn move_unanswered_last(addresses: &mut [SocketAddr]) -> usize {
 pub(crate) struct PendingSetup {
     address: SocketAddr,
     began: Instant,
-    is_answered: bool,
+    /// True once the outcome is noted.
+    is_over: bool,
 }
 
 impl PendingSetup {
@@ -73,26 +74,26 @@ impl PendingSetup {
         Self {
             address,
             began: Instant::now(),
-            is_answered: false,
+            is_over: false,
         }
     }
 
     /// Notes that the other end has answered, whatever it said.
     pub(crate) fn answered(mut self) {
-        self.is_answered = true;
+        self.is_over = true;
         REMEMBERED.lock().clear(self.address);
     }
 
     /// Notes that the other end has not answered within the time limit.
     pub(crate) fn unanswered(mut self) {
-        self.is_answered = true;
+        self.is_over = true;
         REMEMBERED.lock().note(self.address, Instant::now());
     }
 }
 
 impl Drop for PendingSetup {
     fn drop(&mut self) {
-        if !self.is_answered && self.began.elapsed() >= MIN_ABANDONED {
+        if !self.is_over && self.began.elapsed() >= MIN_ABANDONED {
             REMEMBERED.lock().note(self.address, Instant::now());
         }
     }

@@ -82,7 +82,7 @@ pub enum CopyJob {
     /// Between two ends that cannot reach each other by themselves, through this machine.
     Relayed {
         sources: RelayedSources,
-        /// No local path.
+        /// Path at another end.
         destination: Target,
     },
 }

@@ -37,7 +37,7 @@ impl<'a> OtherSpellings<'a> {
         self.0.is_empty()
     }
 
-    /// Returns true if the entry of `step` is none of the source: `target` has both.
+    /// Returns true if the source does not have the entry of `step`: `target` has both spellings.
     pub fn is_distinct(&self, step: &Step, target: &Tree) -> bool {
         let Some(others) = self.0.get(&folded_path(&step.path)) else {
             return true;

@@ -11,7 +11,7 @@ use wanbed::{Lab, Overrides, Scenario};
 use crate::common::trees::unprivileged;
 use crate::common::{self, Service, has_labs, program};
 
-/// No connection of a node begins at a port of [`PORTS`], so that a block drops no answers.
+/// Nodes begin no connection at a port of [`PORTS`], so that a block drops no answers.
 const STAR: &str = r#"
 title = "a client, two hosts, and a hub"
 [nodes.client]

@@ -25,7 +25,7 @@ pub(super) struct LingeringStream<S> {
     stream: S,
     time: Duration,
     stop: watch::Receiver<bool>,
-    /// What may still be discarded, once this direction has ended.
+    /// Limits of the discarding, once this direction has ended.
     discard: Option<DiscardLimits>,
 }
 

@@ -84,8 +84,8 @@ pub(crate) trait SourceFile: Send + Sync {
     /// Returns true if the file has not changed since it was opened.
     fn is_unchanged(&self) -> Result<bool, Failure>;
 
-    /// As [`Self::is_unchanged`], once the receiver has all content. `hash` is the hash of that,
-    /// some of which an earlier copy may have sent.
+    /// Returns true if the file has not changed since it was opened, once the receiver has all
+    /// content. `hash` is the hash of that, some of which an earlier copy may have sent.
     fn is_unchanged_with(&self, hash: Hash) -> Result<bool, Failure> {
         let _ = hash;
         self.is_unchanged()

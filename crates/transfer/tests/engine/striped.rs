@@ -62,7 +62,7 @@ impl Member {
         connect(&options).await.unwrap()
     }
 
-    /// Says that a client's stream follows and ends. Returns the answer.
+    /// Announces a client's stream, and ends. Returns the answer.
     async fn claim_client(&self, identity: Arc<Identity>) -> String {
         let client = Identity::generate().unwrap().public().to_string();
         let preface = serde_json::json!({"from_client": {"client": client, "origin": null}});

@@ -46,7 +46,7 @@ impl PlaceTree {
     /// # Errors
     /// The place does not answer.
     pub async fn roots(&self, recursive: bool) -> Result<Vec<Result<FoundEntry, Failure>>> {
-        let looks: Vec<FilesRequest> = self.sources.iter().map(|path| look(path, false)).collect();
+        let looks: Vec<FilesRequest> = self.sources.iter().map(look).collect();
         let answers = self.places.ask_all(&looks).await;
         let answers = match answers {
             Ok(answers) => answers,
@@ -162,7 +162,7 @@ impl RelayTree for PlaceTree {
 
     async fn open(&self, source: u32, path: &RelPath) -> Result<PlaceFile, Failure> {
         let path = self.path_of(source, path);
-        let asks = [look(&path, false), range(&path, 0)];
+        let asks = [look(&path), range(&path, 0)];
         let mut answers = self.places.ask_all(&asks).await?.into_iter();
         let entry = entry_of(answers.next().ok_or_else(no_match)?)?;
         if entry.kind != EntryKind::File {
@@ -235,8 +235,8 @@ impl RelayFile for PlaceFile {
             coarse: false,
         };
         let asks = match hash.filter(|_| self.places.has_checksums()) {
-            Some(_) => vec![look(&self.path, false), sum],
-            None => vec![look(&self.path, false)],
+            Some(_) => vec![look(&self.path), sum],
+            None => vec![look(&self.path)],
         };
         let mut answers = self.places.ask_all(&asks).await?.into_iter();
         let now = entry_of(answers.next().ok_or_else(no_match)?)?;
@@ -257,10 +257,10 @@ fn meta_of(entry: &ListingEntry) -> Meta {
     Meta::new(entry.mode & 0o777, (entry.modified, nanoseconds))
 }
 
-fn look(path: &PathBytes, list: bool) -> FilesRequest {
+fn look(path: &PathBytes) -> FilesRequest {
     FilesRequest::Look {
         path: path.clone(),
-        list,
+        list: false,
         after: None,
         limit: None,
     }

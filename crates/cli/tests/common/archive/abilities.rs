@@ -9,7 +9,7 @@ use rustix::fs::XattrFlags;
 /// Extended attribute that holds the permissions of further users.
 pub const ACCESS_ACL: &str = "system.posix_acl_access";
 
-/// What this user and file system can keep.
+/// Abilities of this user and file system to keep metadata.
 #[derive(Clone, Copy)]
 pub struct Abilities {
     pub has_owners: bool,

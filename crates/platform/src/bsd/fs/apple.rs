@@ -1,4 +1,4 @@
-//! What macOS names or does otherwise than Linux.
+//! Names and calls that differ between macOS and Linux.
 
 use std::os::fd::AsFd;
 

@@ -28,7 +28,7 @@ pub(in super::super) struct CopyOwnership {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum CopyOwner {
-    /// No stream of the copy has been accepted.
+    /// The server has accepted no stream of the copy yet.
     #[default]
     Unknown,
     /// The server is not striped, or does not relay this copy.

@@ -49,7 +49,7 @@ pub struct StripeMembers {
     relays: DuplexOptions,
 }
 
-/// What a member does with a stream.
+/// Treatment of a stream by a member.
 enum Handling {
     /// It serves the stream.
     Serve,
