@@ -262,23 +262,34 @@ impl Files {
             return Ok(FilesResponse::Changed);
         }
         require_change(permission, Access::Create, &place, path)?;
-        let missing = match parents {
-            true => with_parents(place, permission),
-            false => VecDeque::from([place]),
-        };
-        for place in missing {
-            let (parent, name) = place.split_last().ok_or(failed(Errno::EXIST))?;
-            let parent = self.root.handle(&parent).map_err(failed)?;
-            match parent.make_dir(OsStr::from_bytes(name), NEW_DIRECTORY_MODE) {
-                Ok(true) => {}
-                Ok(false) if parents => {}
-                Ok(false) => return Err(failed(Errno::EXIST)),
-                // A key that may only create does not learn what exists instead.
-                Err(Errno::NOTDIR | Errno::LOOP) if !parents => return Err(failed(Errno::EXIST)),
-                Err(errno) => return Err(failed(errno)),
-            }
+        if parents {
+            self.make_with_parents(place, NEW_DIRECTORY_MODE, permission)
+                .map_err(failed)?;
+            return Ok(FilesResponse::Changed);
         }
-        Ok(FilesResponse::Changed)
+        let (parent, name) = place.split_last().ok_or(failed(Errno::EXIST))?;
+        let parent = self.root.handle(&parent).map_err(failed)?;
+        match parent.make_dir(OsStr::from_bytes(name), NEW_DIRECTORY_MODE) {
+            Ok(true) => Ok(FilesResponse::Changed),
+            // A key that may only create does not learn what exists instead.
+            Ok(false) | Err(Errno::NOTDIR | Errno::LOOP) => Err(failed(Errno::EXIST)),
+            Err(errno) => Err(failed(errno)),
+        }
+    }
+
+    /// Creates a directory and those above it that the client may create, unless they exist.
+    fn make_with_parents(
+        &self,
+        directory: RelPath,
+        mode: u32,
+        permission: &dyn Permission,
+    ) -> Result<(), Errno> {
+        for place in with_parents(directory, permission) {
+            let (parent, name) = place.split_last().ok_or(Errno::EXIST)?;
+            let parent = self.root.handle(&parent)?;
+            parent.make_dir(OsStr::from_bytes(name), mode)?;
+        }
+        Ok(())
     }
 
     fn rename(
@@ -376,15 +387,8 @@ impl Files {
         if !may_be_made || self.root.handle(directory).is_ok() {
             return Ok(());
         }
-        let failed = |errno| FilesFailure::from_errno(errno, to);
-        for place in with_parents(directory.clone(), permission) {
-            let (parent, name) = place.split_last().ok_or(refused(to))?;
-            let parent = self.root.handle(&parent).map_err(failed)?;
-            parent
-                .make_dir(OsStr::from_bytes(name), PRIVATE_DIRECTORY_MODE)
-                .map_err(failed)?;
-        }
-        Ok(())
+        self.make_with_parents(directory.clone(), PRIVATE_DIRECTORY_MODE, permission)
+            .map_err(|errno| FilesFailure::from_errno(errno, to))
     }
 
     fn remove(
