@@ -10,6 +10,7 @@
 //! users.
 
 pub mod sockets;
+mod types;
 
 #[cfg(any(not(target_os = "linux"), longhaul_portable))]
 mod bsd;

@@ -10,6 +10,8 @@ use rustix::io::Errno;
 
 pub use rustix::fs::*;
 
+pub use crate::types::FreshStat;
+
 #[cfg(target_vendor = "apple")]
 mod apple;
 #[cfg(target_vendor = "apple")]
@@ -72,17 +74,6 @@ pub fn rename_noreplace(
 #[cfg(not(target_vendor = "apple"))]
 pub fn rename_noreplace(_: impl AsFd, _: &OsStr, _: impl AsFd, _: &OsStr) -> Result<(), Errno> {
     Err(Errno::NOSYS)
-}
-
-/// Metadata that no cache has made old.
-#[derive(Debug, Clone, Copy)]
-pub struct FreshStat {
-    /// File type and permissions.
-    pub mode: u32,
-    /// Size in bytes.
-    pub size: u64,
-    /// Modification time in seconds since 1970.
-    pub modified: i64,
 }
 
 /// Returns the metadata of `name`. A symbolic link is not followed. Nothing makes a network or FUSE

@@ -8,6 +8,8 @@ use rustix::io::{Errno, FdFlags, fcntl_setfd, ioctl_fionbio};
 
 pub use rustix::net::*;
 
+pub use crate::types::SplicePipe;
+
 /// Flags for sending. A broken connection is an error and no signal, as sockets are made so.
 pub const SEND_FLAGS: SendFlags = SendFlags::empty();
 /// Flags for receiving descriptors.
@@ -100,17 +102,6 @@ pub fn pipe() -> Result<(OwnedFd, OwnedFd), Errno> {
         ioctl_fionbio(end, true)?;
     }
     Ok(ends)
-}
-
-/// A pipe that does not block, for [`splice`].
-#[derive(Debug)]
-pub struct SplicePipe {
-    /// End to read from.
-    pub read: OwnedFd,
-    /// End to write to.
-    pub write: OwnedFd,
-    /// Capacity in bytes.
-    pub capacity: usize,
 }
 
 /// Fails: bytes pass through buffers of the program.

@@ -7,6 +7,8 @@ use rustix::io::Errno;
 
 pub use rustix::fs::*;
 
+pub use crate::types::FreshStat;
+
 /// Flag that opens an inode only to name it: without its content, and without permission to read
 /// it.
 pub const HANDLE: OFlags = OFlags::PATH;
@@ -55,17 +57,6 @@ pub fn rename_noreplace(
     to: &OsStr,
 ) -> Result<(), Errno> {
     renameat_with(source, from, target, to, RenameFlags::NOREPLACE)
-}
-
-/// Metadata that no cache has made old.
-#[derive(Debug, Clone, Copy)]
-pub struct FreshStat {
-    /// File type and permissions.
-    pub mode: u32,
-    /// Size in bytes.
-    pub size: u64,
-    /// Modification time in seconds since 1970.
-    pub modified: i64,
 }
 
 /// Returns the current metadata of `name`, read from the file system itself. A symbolic link is not

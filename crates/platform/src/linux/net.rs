@@ -9,6 +9,8 @@ use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_op
 
 pub use rustix::net::*;
 
+pub use crate::types::SplicePipe;
+
 /// Flags for sending: a broken connection is an error and no signal.
 pub const SEND_FLAGS: SendFlags = SendFlags::NOSIGNAL;
 /// Flags for receiving descriptors: programs that this one starts do not inherit them.
@@ -89,17 +91,6 @@ pub fn duplicate_descriptors(first: RawFd, count: usize) -> Vec<OwnedFd> {
 /// Those of pipe2(2).
 pub fn pipe() -> Result<(OwnedFd, OwnedFd), Errno> {
     pipe_with(PipeFlags::NONBLOCK | PipeFlags::CLOEXEC)
-}
-
-/// A pipe that does not block, for [`splice`].
-#[derive(Debug)]
-pub struct SplicePipe {
-    /// End to read from.
-    pub read: OwnedFd,
-    /// End to write to.
-    pub write: OwnedFd,
-    /// Capacity in bytes.
-    pub capacity: usize,
 }
 
 /// Creates a pipe of about `size` bytes.
