@@ -14,8 +14,8 @@ use crate::target::{Remote, Target};
 
 mod sources;
 
-pub use sources::RelayedSources;
-use sources::{ParsedSources, one_place};
+pub use sources::RemoteSources;
+use sources::{OnePlace, ParsedSources, SERVER_AND_LOGIN};
 
 /// A copy with parsed paths. All remote paths are on one host, or on one host per end.
 pub enum CopyJob {
@@ -81,7 +81,7 @@ pub enum CopyJob {
     },
     /// Between two ends that cannot reach each other by themselves, through this machine.
     Relayed {
-        sources: RelayedSources,
+        sources: RemoteSources,
         /// Path at another end.
         destination: Target,
     },
@@ -105,162 +105,88 @@ impl CopyJob {
                 Target::Endpoint(path) => sources.endpoint.push(path),
             }
         }
-        if !sources.endpoint.is_empty() || matches!(destination, Target::Endpoint(_)) {
-            return Self::with_store(sources, destination);
-        }
-        if !sources.sftp.is_empty() || matches!(destination, Target::Sftp(_)) {
-            return Self::with_sftp(sources, destination);
-        }
-        let ParsedSources {
-            local,
-            server,
-            login,
-            ..
-        } = sources;
-        match (
-            destination,
-            local.is_empty(),
-            server.is_empty(),
-            login.is_empty(),
-        ) {
-            (_, true, true, true) => bail!("name what to copy and where to"),
-            (Target::Local(destination), false, true, true) => {
-                refuse_into_itself(&local, &destination)?;
-                Ok(Self::Local {
-                    sources: local,
-                    destination,
-                })
-            }
-            (Target::Remote(destination), false, true, true) => Ok(Self::Push {
-                sources: local,
-                destination,
-            }),
-            (Target::Login(destination), false, true, true) => Ok(Self::PushOverSsh {
-                sources: local,
-                destination,
-            }),
-            (Target::Local(destination), true, false, true) => {
-                one_place(&server, |one| one.server.to_string())?;
-                Ok(Self::Pull {
-                    sources: server,
-                    destination,
-                })
-            }
-            (Target::Local(destination), true, true, false) => {
-                one_place(&login, |one| one.host.clone())?;
-                Ok(Self::PullOverSsh {
-                    sources: login,
-                    destination,
-                })
-            }
-            (Target::Login(destination), true, true, false) => {
-                one_place(&login, |one| one.host.clone())?;
-                Ok(Self::Between {
-                    sources: login,
-                    destination,
-                })
-            }
-            (Target::Remote(destination), true, false, true) => {
-                one_place(&server, |one| one.server.to_string())?;
-                if server.iter().any(|one| one.server == destination.server) {
-                    bail!("from a server to itself: use longhaul mv, or copy here first");
-                }
-                Ok(Self::BetweenServers {
-                    sources: server,
-                    destination,
-                })
-            }
-            (_, false, ..) => {
-                bail!("sources here and elsewhere in one copy: run one command for each")
-            }
-            (_, true, ..) => {
-                bail!(
-                    "lh:// and user@host: in one copy: run this on the one host with the other's \
-                     path"
-                )
-            }
+        match sources.in_one_place(&destination)? {
+            OnePlace::Here(sources) => Self::from_here(sources, destination),
+            OnePlace::Elsewhere(sources) => Self::from_elsewhere(sources, destination),
         }
     }
 
-    /// Returns the copy with a host that has an SFTP server.
-    fn with_sftp(sources: ParsedSources, destination: Target) -> Result<Self> {
-        let ParsedSources {
-            local,
-            server,
-            login,
-            sftp,
-            endpoint,
-        } = &sources;
-        let is_remote = !server.is_empty() || !login.is_empty() || !endpoint.is_empty();
+    fn from_here(sources: Vec<PathBuf>, destination: Target) -> Result<Self> {
         Ok(match destination {
-            Target::Sftp(destination) if !local.is_empty() && sftp.is_empty() && !is_remote => {
-                Self::PushOverSftp {
-                    sources: sources.local,
+            Target::Local(destination) => {
+                refuse_into_itself(&sources, &destination)?;
+                Self::Local {
+                    sources,
                     destination,
                 }
             }
-            Target::Local(destination) if local.is_empty() && !is_remote => {
-                one_place(sftp, |one| one.shown_host().to_owned())?;
-                Self::PullOverSftp {
-                    sources: sources.sftp,
-                    destination,
-                }
-            }
-            Target::Local(_) => {
-                bail!("sources in several places in one copy: run one command for each")
-            }
-            destination => {
-                if let Target::Sftp(destination) = &destination {
-                    refuse_sftp_into_itself(sftp, destination)?;
-                }
-                Self::Relayed {
-                    sources: sources.relayed()?,
-                    destination,
-                }
-            }
+            Target::Remote(destination) => Self::Push {
+                sources,
+                destination,
+            },
+            Target::Login(destination) => Self::PushOverSsh {
+                sources,
+                destination,
+            },
+            Target::Sftp(destination) => Self::PushOverSftp {
+                sources,
+                destination,
+            },
+            Target::Endpoint(destination) => Self::PushToStore {
+                sources,
+                destination,
+            },
         })
     }
 
-    /// Returns the copy with an object store or a web server.
-    fn with_store(sources: ParsedSources, destination: Target) -> Result<Self> {
-        let ParsedSources {
-            local,
-            server,
-            login,
-            sftp,
-            endpoint,
-        } = &sources;
-        let has_hosts = !server.is_empty() || !login.is_empty() || !sftp.is_empty();
-        Ok(match destination {
-            Target::Endpoint(destination)
-                if !local.is_empty() && endpoint.is_empty() && !has_hosts =>
-            {
-                Self::PushToStore {
-                    sources: sources.local,
-                    destination,
-                }
-            }
-            Target::Endpoint(destination) if local.is_empty() && !has_hosts => {
-                one_place(endpoint, EndpointPath::place)?;
-                Self::BetweenStores {
-                    sources: sources.endpoint,
-                    destination,
-                }
-            }
-            Target::Local(destination) if local.is_empty() && !has_hosts => {
-                one_place(endpoint, EndpointPath::place)?;
-                Self::PullFromStore {
-                    sources: sources.endpoint,
-                    destination,
-                }
-            }
-            Target::Local(_) => {
-                bail!("sources in several places in one copy: run one command for each")
-            }
-            destination => Self::Relayed {
-                sources: sources.relayed()?,
+    fn from_elsewhere(sources: RemoteSources, destination: Target) -> Result<Self> {
+        Ok(match (sources, destination) {
+            (RemoteSources::Server(sources), Target::Local(destination)) => Self::Pull {
+                sources,
                 destination,
             },
+            (RemoteSources::Login(sources), Target::Local(destination)) => Self::PullOverSsh {
+                sources,
+                destination,
+            },
+            (RemoteSources::Sftp(sources), Target::Local(destination)) => Self::PullOverSftp {
+                sources,
+                destination,
+            },
+            (RemoteSources::Store(sources), Target::Local(destination)) => Self::PullFromStore {
+                sources,
+                destination,
+            },
+            (RemoteSources::Login(sources), Target::Login(destination)) => Self::Between {
+                sources,
+                destination,
+            },
+            (RemoteSources::Server(sources), Target::Remote(destination)) => {
+                if sources.iter().any(|one| one.server == destination.server) {
+                    bail!("from a server to itself: use longhaul mv, or copy here first");
+                }
+                Self::BetweenServers {
+                    sources,
+                    destination,
+                }
+            }
+            (RemoteSources::Store(sources), Target::Endpoint(destination)) => Self::BetweenStores {
+                sources,
+                destination,
+            },
+            (RemoteSources::Server(_), Target::Login(_))
+            | (RemoteSources::Login(_), Target::Remote(_)) => bail!(SERVER_AND_LOGIN),
+            (sources, destination) => {
+                if let (RemoteSources::Sftp(sources), Target::Sftp(destination)) =
+                    (&sources, &destination)
+                {
+                    refuse_sftp_into_itself(sources, destination)?;
+                }
+                Self::Relayed {
+                    sources,
+                    destination,
+                }
+            }
         })
     }
 
@@ -288,9 +214,9 @@ impl CopyJob {
                 let has_ssh =
                     |target: &Target| matches!(target, Target::Login(_) | Target::Sftp(_));
                 let reads_by_ssh =
-                    matches!(sources, RelayedSources::Login(_) | RelayedSources::Sftp(_));
+                    matches!(sources, RemoteSources::Login(_) | RemoteSources::Sftp(_));
                 Some(ForeignProtocol::Relayed(RelayedEnds {
-                    from_server: matches!(sources, RelayedSources::Server(_)),
+                    from_server: matches!(sources, RemoteSources::Server(_)),
                     to_longhaul: matches!(destination, Target::Remote(_) | Target::Login(_)),
                     has_ssh: reads_by_ssh || has_ssh(destination),
                 }))

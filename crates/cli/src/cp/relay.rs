@@ -14,7 +14,7 @@ use longhaul_transfer::{Filter, Sources};
 use self::place_pool::PlacePool;
 use self::place_tree::PlaceTree;
 use super::beside::CopyCompanion;
-use super::job::RelayedSources;
+use super::job::RemoteSources;
 use super::over_sftp::SftpContext;
 use super::stdin::LocalSources;
 use super::to_server::PushContext;
@@ -53,12 +53,12 @@ impl Cp {
     /// Copies from one remote end to another.
     pub(super) async fn relay(
         &self,
-        sources: &RelayedSources,
+        sources: &RemoteSources,
         destination: &Target,
         filter: &Arc<Filter>,
         (watch, beside): (&Arc<CopyWatch>, &CopyCompanion),
     ) -> Result<FinishedCopy> {
-        if let (RelayedSources::Sftp(sources), Target::Sftp(destination)) = (sources, destination) {
+        if let (RemoteSources::Sftp(sources), Target::Sftp(destination)) = (sources, destination) {
             let options = PlaceOptions::for_copy(&self.options);
             overlap::refuse_into_itself(sources, destination, &options).await?;
         }
@@ -81,12 +81,12 @@ impl Cp {
     /// Finds what is to be copied.
     async fn open_relayed(
         &self,
-        sources: &RelayedSources,
+        sources: &RemoteSources,
         filter: &Arc<Filter>,
     ) -> Result<(OpenSource, Sources)> {
         let recursive = self.options.recursive;
         let (location, paths) = match sources {
-            RelayedSources::Store(paths) => {
+            RemoteSources::Store(paths) => {
                 let Some(first) = paths.first() else {
                     bail!("name what to copy")
                 };
@@ -94,17 +94,17 @@ impl Cp {
                 let found = store.find(recursive, filter.clone()).await?;
                 return Ok((OpenSource::Store(store), found));
             }
-            RelayedSources::Server(paths) => {
+            RemoteSources::Server(paths) => {
                 let server = paths.first().map(|path| path.server.clone());
                 let paths = paths.iter().map(|path| path.path.as_bytes().to_vec());
                 (server.map(Location::Server), paths.collect::<Vec<_>>())
             }
-            RelayedSources::Login(paths) => {
+            RemoteSources::Login(paths) => {
                 let host = paths.first().map(|path| path.host.clone());
                 let paths = paths.iter().map(|path| path.path.clone());
                 (host.map(Location::Login), paths.collect())
             }
-            RelayedSources::Sftp(paths) => {
+            RemoteSources::Sftp(paths) => {
                 let host = paths.first().map(|path| path.root());
                 let paths = paths.iter().map(|path| path.path().to_vec());
                 (host.map(Location::Sftp), paths.collect())
@@ -174,14 +174,11 @@ impl Cp {
 /// Returns why a copy is not verified from end to end, and what of the way is. `unverified` is the
 /// reason at the destination, and `resumed` is the number of bytes that earlier copies sent.
 fn unverified(
-    sources: &RelayedSources,
+    sources: &RemoteSources,
     unverified: Option<&'static str>,
     resumed: u64,
 ) -> Option<&'static str> {
-    let has_hashes = matches!(
-        sources,
-        RelayedSources::Server(_) | RelayedSources::Login(_)
-    );
+    let has_hashes = matches!(sources, RemoteSources::Server(_) | RemoteSources::Login(_));
     match (has_hashes, unverified) {
         (true, None) => None,
         (true, Some(_)) if resumed > 0 => Some(

@@ -7,17 +7,23 @@ use longhaul_endpoints::EndpointPath;
 use longhaul_remote::Login;
 use longhaul_sftp::SftpPath;
 
-use crate::target::Remote;
+use crate::target::{Remote, Target};
 
-/// Sources of a copy that passes through this machine. They are all in one place.
-pub enum RelayedSources {
+/// Refusal of a copy with both a server and an ssh host.
+pub const SERVER_AND_LOGIN: &str =
+    "lh:// and user@host: in one copy: run this on the one host with the other's path";
+/// Refusal of sources on this machine and elsewhere.
+const HERE_AND_ELSEWHERE: &str = "sources here and elsewhere in one copy: run one command for each";
+
+/// Sources at another end, all in one place.
+pub enum RemoteSources {
     Server(Vec<Remote>),
     Login(Vec<Login>),
     Sftp(Vec<SftpPath>),
     Store(Vec<EndpointPath>),
 }
 
-impl RelayedSources {
+impl RemoteSources {
     /// Returns the names of the sources in a destination directory.
     pub fn names(&self) -> Vec<Vec<u8>> {
         match self {
@@ -49,12 +55,19 @@ pub struct ParsedSources {
     pub endpoint: Vec<EndpointPath>,
 }
 
+/// Sources that are all in one place.
+pub enum OnePlace {
+    /// On this machine.
+    Here(Vec<PathBuf>),
+    Elsewhere(RemoteSources),
+}
+
 impl ParsedSources {
-    /// Returns the sources of a copy that passes through this machine.
+    /// Returns the sources of a copy to `destination`.
     ///
     /// # Errors
     /// There are none, or they are in several places.
-    pub fn relayed(self) -> Result<RelayedSources> {
+    pub fn in_one_place(self, destination: &Target) -> Result<OnePlace> {
         let Self {
             local,
             server,
@@ -62,40 +75,47 @@ impl ParsedSources {
             sftp,
             endpoint,
         } = self;
-        if !local.is_empty() {
-            bail!("sources here and elsewhere in one copy: run one command for each");
-        }
         let is_empty = [
+            local.is_empty(),
             server.is_empty(),
             login.is_empty(),
             sftp.is_empty(),
             endpoint.is_empty(),
         ];
-        match is_empty {
-            [true, true, true, true] => bail!("name what to copy and where to"),
-            [false, true, true, true] => {
+        let elsewhere = match is_empty {
+            [true, true, true, true, true] => bail!("name what to copy and where to"),
+            [false, true, true, true, true] => return Ok(OnePlace::Here(local)),
+            [true, false, true, true, true] => {
                 one_place(&server, |one| one.server.to_string())?;
-                Ok(RelayedSources::Server(server))
+                RemoteSources::Server(server)
             }
-            [true, false, true, true] => {
+            [true, true, false, true, true] => {
                 one_place(&login, |one| one.host.clone())?;
-                Ok(RelayedSources::Login(login))
+                RemoteSources::Login(login)
             }
-            [true, true, false, true] => {
+            [true, true, true, false, true] => {
                 one_place(&sftp, |one| one.shown_host().to_owned())?;
-                Ok(RelayedSources::Sftp(sftp))
+                RemoteSources::Sftp(sftp)
             }
-            [true, true, true, false] => {
+            [true, true, true, true, false] => {
                 one_place(&endpoint, EndpointPath::place)?;
-                Ok(RelayedSources::Store(endpoint))
+                RemoteSources::Store(endpoint)
             }
+            [true, false, false, true, true]
+                if !matches!(destination, Target::Sftp(_) | Target::Endpoint(_)) =>
+            {
+                bail!(SERVER_AND_LOGIN)
+            }
+            [false, _, _, true, true] => bail!(HERE_AND_ELSEWHERE),
+            [false, ..] if !matches!(destination, Target::Local(_)) => bail!(HERE_AND_ELSEWHERE),
             _ => bail!("sources in several places in one copy: run one command for each"),
-        }
+        };
+        Ok(OnePlace::Elsewhere(elsewhere))
     }
 }
 
 /// Fails unless all sources are in one place.
-pub fn one_place<T: std::fmt::Display>(sources: &[T], place: impl Fn(&T) -> String) -> Result<()> {
+fn one_place<T: std::fmt::Display>(sources: &[T], place: impl Fn(&T) -> String) -> Result<()> {
     let mut others = sources.iter();
     if let Some(first) = others.next()
         && let Some(other) = others.find(|other| place(other) != place(first))
