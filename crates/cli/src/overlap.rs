@@ -23,6 +23,15 @@ pub async fn refuse(one: &PlacePath, other: &PlacePath, options: &PlaceOptions) 
     Ok(())
 }
 
+/// Refuses to copy a directory at an SFTP server into itself, as far as names tell.
+///
+/// # Errors
+/// The destination lies in a source.
+pub fn refuse_into_itself_by_name(sources: &[SftpPath], destination: &SftpPath) -> Result<()> {
+    let holder = sources.iter().find(|source| source.holds(destination));
+    refuse_holder(holder, destination)
+}
+
 /// Refuses to copy a directory at an SFTP server into itself, which would never end.
 ///
 /// # Errors
@@ -36,14 +45,19 @@ pub async fn refuse_into_itself(
     if !sources.iter().any(is_same_host) {
         return Ok(());
     }
-    let there = real_paths(std::slice::from_ref(destination), options).await?;
-    let Some(Some(there)) = there.first() else {
+    let all = [std::slice::from_ref(destination), sources].concat();
+    let real = real_paths(&all, options).await?;
+    let Some((Some(there), real)) = real.split_first() else {
         return Ok(());
     };
-    let real = real_paths(sources, options).await?;
     let holds = |real: &Option<PathBuf>| real.as_ref().is_some_and(|real| there.starts_with(real));
-    match sources.iter().zip(&real).find(|(_, real)| holds(real)) {
-        Some((source, _)) => bail!("{source}: cannot be copied into itself, {destination}"),
+    let holder = sources.iter().zip(real).find(|(_, real)| holds(real));
+    refuse_holder(holder.map(|(source, _)| source), destination)
+}
+
+fn refuse_holder(source: Option<&SftpPath>, destination: &SftpPath) -> Result<()> {
+    match source {
+        Some(source) => bail!("{source}: cannot be copied into itself, {destination}"),
         None => Ok(()),
     }
 }
@@ -81,28 +95,33 @@ async fn overlap_at_host(
     if !host.is_on_host_of(other_host) {
         return Ok(false);
     }
-    let one = real_paths(&[host.with_path(&one.path.0)], options).await?;
-    let other = real_paths(&[other_host.with_path(&other.path.0)], options).await?;
-    Ok(match (one.first(), other.first()) {
-        (Some(Some(one)), Some(Some(other))) => one.starts_with(other) || other.starts_with(one),
+    let both = [
+        host.with_path(&one.path.0),
+        other_host.with_path(&other.path.0),
+    ];
+    Ok(match &real_paths(&both, options).await?[..] {
+        [Some(one), Some(other)] => one.starts_with(other) || other.starts_with(one),
         _ => false,
     })
 }
 
-/// Returns the absolute paths without links of paths that are at the host of the first.
+/// Returns the absolute paths without links. Neighbours at one login are resolved over one
+/// connection.
 async fn real_paths(paths: &[SftpPath], options: &PlaceOptions) -> Result<Vec<Option<PathBuf>>> {
-    let Some(first) = paths.first() else {
-        return Ok(Vec::new());
-    };
-    let place = Place::open(&Location::Sftp(first.root()), options).await?;
     let mut real = Vec::new();
-    if let Place::Sftp(files) = &place {
-        for path in paths {
-            let path = PathBytes(path.path().to_vec());
-            real.push(files.real_path(&path).await?);
+    for paths in paths.chunk_by(|one, other| one.root() == other.root()) {
+        let Some(first) = paths.first() else {
+            continue;
+        };
+        let place = Place::open(&Location::Sftp(first.root()), options).await?;
+        if let Place::Sftp(files) = &place {
+            for path in paths {
+                let path = PathBytes(path.path().to_vec());
+                real.push(files.real_path(&path).await?);
+            }
         }
+        place.end().await;
     }
-    place.end().await;
     Ok(real)
 }
 

@@ -9,8 +9,8 @@ use longhaul_remote::Login;
 use longhaul_sftp::SftpPath;
 
 use super::impossible::{ForeignProtocol, RelayedEnds};
-use crate::home;
 use crate::target::{Remote, Target};
+use crate::{home, overlap};
 
 mod sources;
 
@@ -180,7 +180,7 @@ impl CopyJob {
                 if let (RemoteSources::Sftp(sources), Target::Sftp(destination)) =
                     (&sources, &destination)
                 {
-                    refuse_sftp_into_itself(sources, destination)?;
+                    overlap::refuse_into_itself_by_name(sources, destination)?;
                 }
                 Self::Relayed {
                     sources,
@@ -242,14 +242,6 @@ impl CopyJob {
             | Self::BetweenStores { .. }
             | Self::Relayed { .. } => "between",
         }
-    }
-}
-
-/// Refuses to copy a directory at an SFTP server into itself, which would never end.
-fn refuse_sftp_into_itself(sources: &[SftpPath], destination: &SftpPath) -> Result<()> {
-    match sources.iter().find(|source| source.holds(destination)) {
-        Some(source) => bail!("{source}: cannot be copied into itself, {destination}"),
-        None => Ok(()),
     }
 }
 
