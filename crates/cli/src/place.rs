@@ -116,26 +116,25 @@ impl PlacePath {
     /// The text is not a path.
     pub fn parse_in_store(text: &OsStr) -> Result<Option<Self>> {
         Ok(match Target::parse(text)? {
-            Target::Endpoint(path) if path.is_listable() => Some(Self {
-                path: PathBytes(path.path().as_bytes().to_vec()),
-                location: Location::Store(path.root()),
-            }),
+            Target::Endpoint(path) if path.is_listable() => Some(Self::in_store(&path)),
             _ => None,
         })
     }
 
-    /// Parses a path at a host with an SFTP server. Returns `None` for other paths.
-    ///
-    /// # Errors
-    /// The text is not a path.
-    pub fn parse_at_sftp(text: &OsStr) -> Result<Option<Self>> {
-        Ok(match Target::parse(text)? {
-            Target::Sftp(path) => Some(Self {
-                path: PathBytes(path.path().to_vec()),
-                location: Location::Sftp(path.root()),
-            }),
-            _ => None,
-        })
+    /// Converts a path in a store that lists what it holds.
+    pub fn in_store(path: &EndpointPath) -> Self {
+        Self {
+            path: PathBytes(path.path().as_bytes().to_vec()),
+            location: Location::Store(path.root()),
+        }
+    }
+
+    /// Converts a path at a host with an SFTP server.
+    pub fn at_sftp(path: &SftpPath) -> Self {
+        Self {
+            path: PathBytes(path.path().to_vec()),
+            location: Location::Sftp(path.root()),
+        }
     }
 
     /// Parses a path on another machine.

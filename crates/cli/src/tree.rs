@@ -68,12 +68,10 @@ pub fn parse_path(text: &OsStr) -> Result<PlacePath> {
 /// # Errors
 /// The text is not a path.
 pub fn parse_listed(text: &OsStr) -> Result<PlacePath> {
-    if let Some(path) = PlacePath::parse_in_store(text)? {
-        return Ok(path);
-    }
-    match PlacePath::parse_at_sftp(text)? {
-        Some(path) => Ok(path),
-        None => parse_path(text),
+    match Target::parse(text)? {
+        Target::Endpoint(path) if path.is_listable() => Ok(PlacePath::in_store(&path)),
+        Target::Sftp(path) => Ok(PlacePath::at_sftp(&path)),
+        _ => parse_path(text),
     }
 }
 
