@@ -77,6 +77,21 @@ pub enum EndPolicy {
     Final,
 }
 
+impl DuplexOptions {
+    /// Returns options for streams whose ends may be revoked, with one limit of idle time.
+    #[must_use]
+    pub fn revocable(idle: Duration) -> Self {
+        Self {
+            idle_limits: IdleLimits {
+                open: idle,
+                half_closed: idle,
+            },
+            ends: EndPolicy::Revocable,
+            ..Self::default()
+        }
+    }
+}
+
 impl Default for DuplexOptions {
     /// Returns options without rate or size limits, with an hour of idle time (ten minutes
     /// half-closed), final ends, and separate buffers.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use longhaul_hop::{Duplex, DuplexOptions, EndPolicy, IdleLimits};
+use longhaul_hop::{Duplex, DuplexOptions};
 use longhaul_proto::{PublicKey, SigningKey};
 use longhaul_session::{JoinObserver, Session};
 use longhaul_transfer::files::message::PathBytes;
@@ -124,14 +124,7 @@ impl WorkerPool {
         Self(Arc::new(PoolState {
             options,
             book: QuotaBook::open(),
-            relays: DuplexOptions {
-                idle_limits: IdleLimits {
-                    open: IDLE_TIMEOUT,
-                    half_closed: IDLE_TIMEOUT,
-                },
-                ends: EndPolicy::Revocable,
-                ..DuplexOptions::default()
-            },
+            relays: DuplexOptions::revocable(IDLE_TIMEOUT),
             refuses_copies: AtomicBool::new(false),
             copy_streams: AtomicUsize::new(0),
             slots: Mutex::default(),

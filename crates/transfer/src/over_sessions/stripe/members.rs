@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use longhaul_hop::{Duplex, DuplexOptions, EndPolicy, IdleLimits};
+use longhaul_hop::{Duplex, DuplexOptions};
 use longhaul_proto::{FailureKind, PublicKey, Route, ServiceName, StatusCode};
 use longhaul_session::{
     ConnectOptions, Error as SessionError, Identity, JoinObserver, ServerTrust, Session, connect,
@@ -81,14 +81,7 @@ impl StripeMembers {
             identity,
             congestion,
             gone: Mutex::default(),
-            relays: DuplexOptions {
-                idle_limits: IdleLimits {
-                    open: IDLE_TIMEOUT,
-                    half_closed: IDLE_TIMEOUT,
-                },
-                ends: EndPolicy::Revocable,
-                ..DuplexOptions::default()
-            },
+            relays: DuplexOptions::revocable(IDLE_TIMEOUT),
         })
     }
 
