@@ -19,6 +19,7 @@
 //!
 //! The rules that the code cites (`LH-ACCEPT-1`) are those of `docs/protocol.md`.
 
+mod announced;
 mod clock;
 mod conn;
 mod dial;
@@ -37,6 +38,7 @@ mod resolve;
 mod tcp_conn;
 mod trusted_file;
 
+pub use announced::read_announced;
 pub use clock::unix_ms;
 pub use conn::{
     AcceptingStream, Conn, OpeningStream, StreamDialler, StreamListener, StreamMeasurement,

@@ -13,6 +13,7 @@
 
 use std::fmt;
 
+use longhaul_hop::read_announced;
 use longhaul_proto::text::printable_within;
 use quantities::ByteCount;
 use serde::{Deserialize, Serialize};
@@ -309,16 +310,7 @@ impl Message {
         if length == 0 || length > MAX_MESSAGE_BYTES {
             return Err(Error::Protocol(format!("a message of {length} bytes")));
         }
-        // Grows as bytes arrive: a length prefix alone allocates nothing.
-        let mut json = Vec::new();
-        stream
-            .take(length as u64)
-            .read_to_end(&mut json)
-            .await
-            .map_err(Error::Cut)?;
-        if json.len() < length {
-            return Err(Error::Cut(std::io::ErrorKind::UnexpectedEof.into()));
-        }
+        let json = read_announced(stream, length).await.map_err(Error::Cut)?;
         Self::decode(&json)
     }
 

@@ -2,6 +2,7 @@
 
 use std::io;
 
+use longhaul_hop::read_announced;
 use longhaul_proto::{
     MAX_VOUCHER_BYTES, NextReceiver, Open, OpenRefusal, ServiceName, VoucherFault,
 };
@@ -51,7 +52,7 @@ impl OpenAdmission {
     }
 }
 
-/// Reads the length of a voucher (2 bytes) and the voucher. Memory is taken as bytes arrive.
+/// Reads the length of a voucher (2 bytes) and the voucher.
 async fn receive_voucher(
     early: &[u8],
     stream: &mut (impl AsyncRead + Unpin),
@@ -62,10 +63,5 @@ async fn receive_voucher(
         let long = "a voucher longer than 16 KiB";
         return Err(io::Error::new(io::ErrorKind::InvalidData, long));
     }
-    let mut voucher = Vec::new();
-    input.take(length.into()).read_to_end(&mut voucher).await?;
-    match voucher.len() == usize::from(length) {
-        true => Ok(voucher),
-        false => Err(io::ErrorKind::UnexpectedEof.into()),
-    }
+    read_announced(&mut input, length.into()).await
 }

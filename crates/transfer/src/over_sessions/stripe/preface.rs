@@ -6,6 +6,7 @@
 
 use std::io;
 
+use longhaul_hop::read_announced;
 use longhaul_proto::PublicKey;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -51,12 +52,7 @@ impl StreamPreface {
         if len > MAX_PREFACE_BYTES {
             return Err(too_long());
         }
-        let mut json = Vec::new();
-        let mut limited = stream.take(len.into());
-        limited.read_to_end(&mut json).await?;
-        if json.len() < usize::from(len) {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
+        let json = read_announced(stream, len.into()).await?;
         Ok(serde_json::from_slice(&json)?)
     }
 }
