@@ -13,7 +13,8 @@
 //!   that it is not verified. ETags detect objects that change while they are read.
 //!
 //! The deciding parts are pure: `parts` says in which parts a file travels, `limit` how many
-//! requests are in flight, `existing` what happens to what exists, and `reason` what an error means.
+//! requests are in flight, `existing` what happens to what exists, and `reason` what an error
+//! means.
 //!
 //! # The libraries
 //!
