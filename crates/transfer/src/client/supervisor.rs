@@ -60,7 +60,7 @@ pub(super) struct Supervisor<'a, C> {
     /// Number of streams that are closed on this side, but not yet on the server's, which still
     /// counts them.
     leaving: watch::Sender<u32>,
-    /// Time before which no stream is added, because the server refused a surplus one.
+    /// Time before which no stream is added to others, because the server refused a surplus one.
     no_more_before: Instant,
     ever_open: bool,
     /// True once the server has accepted a stream of this copy, and reported the maximum.
@@ -258,7 +258,8 @@ impl<'a, C: Connector> Supervisor<'a, C> {
 
     /// Returns true if no stream is running and none can be expected.
     fn is_hopeless(&self) -> bool {
-        let none_left = self.has_no_stream_left();
+        // Others open once the server has closed those that leave.
+        let none_left = self.has_no_stream_left() && *self.leaving.borrow() == 0;
         if self.run.patience.was_established() {
             return none_left && !self.awaits_routes();
         }

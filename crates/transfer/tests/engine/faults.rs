@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use longhaul_transfer::store::confine::Dir;
 use longhaul_transfer::*;
-
+use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::harness::*;
@@ -456,6 +456,32 @@ async fn surplus_streams_are_refused_and_the_copy_continues() {
         "{:?}",
         run.result
     );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn streams_accepted_last_first_do_not_end_the_copy() {
+    let bench = Bench::with(ServerLimits {
+        streams_per_copy: 2,
+        ..ServerLimits::default()
+    });
+    std::fs::write(bench.local("f"), noise(5_000_000, 7)).unwrap();
+    let mut pipes = bench.pipes();
+    pipes.counts_from_answer = true;
+    let server = LateServer {
+        pipes,
+        first: 5,
+        waiting: Mutex::default(),
+    };
+    let run = bench
+        .push_with(
+            server,
+            &[bench.local("f")],
+            "/f",
+            WriteOptions::default(),
+            Some(5),
+        )
+        .await;
+    run.ok();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -117,7 +117,7 @@ impl Bench {
 
     pub async fn push_with(
         &self,
-        pipes: Pipes,
+        pipes: impl Connector,
         sources: &[PathBuf],
         to: &str,
         options: WriteOptions,
@@ -428,6 +428,16 @@ impl Connector for Pipes {
     }
 
     async fn connect(&self, _: usize) -> Result<CutPipe, ConnectError> {
+        let (ours, theirs) = self.open()?;
+        let (server, principal) = (self.server.clone(), self.principal);
+        tokio::spawn(async move { server.serve(theirs, principal).await });
+        Ok(ours)
+    }
+}
+
+impl Pipes {
+    /// Opens a pipe, and returns the client's end and the server's, which nothing serves yet.
+    fn open(&self) -> Result<(CutPipe, CutPipe), ConnectError> {
         let number = self.opened.fetch_add(1, Ordering::SeqCst);
         let left = self.cuts.lock().get(number).copied().unwrap_or(u64::MAX);
         if left == 0 {
@@ -440,7 +450,6 @@ impl Connector for Pipes {
         }
         let (ours, theirs) = path(self.one_way);
         let budget = Arc::new(AtomicU64::new(left));
-        let (server, principal) = (self.server.clone(), self.principal);
         let stalls = self.stalls;
         let counts = Arc::new(AtomicBool::new(!self.counts_from_answer));
         let theirs = CutPipe {
@@ -453,18 +462,57 @@ impl Connector for Pipes {
             carried: Arc::default(),
             exhausted: self.exhausted.clone(),
         };
-        tokio::spawn(async move { server.serve(theirs, principal).await });
-        let hook = self.hook.lock().take();
-        Ok(CutPipe {
+        let ours = CutPipe {
             inner: ours,
             budget,
             counts,
             is_server: false,
             stalls,
-            hook,
+            hook: self.hook.lock().take(),
             carried: self.carried.clone(),
             exhausted: self.exhausted.clone(),
-        })
+        };
+        Ok((ours, theirs))
+    }
+}
+
+/// A server that is slow to serve the first pipes. Once there are `first`, it serves the last of
+/// them first, and each of the others when the one before has been answered.
+pub struct LateServer {
+    pub pipes: Pipes,
+    pub first: usize,
+    pub waiting: Mutex<Vec<CutPipe>>,
+}
+
+impl Connector for LateServer {
+    type Stream = CutPipe;
+
+    fn routes(&self) -> Vec<RouteInfo> {
+        self.pipes.routes()
+    }
+
+    async fn connect(&self, route: usize) -> Result<CutPipe, ConnectError> {
+        if self.pipes.opened.load(Ordering::SeqCst) >= self.first {
+            return self.pipes.connect(route).await;
+        }
+        let (ours, theirs) = self.pipes.open()?;
+        let mut waiting = self.waiting.lock();
+        waiting.push(theirs);
+        if waiting.len() == self.first {
+            let waiting = std::mem::take(&mut *waiting);
+            let (server, principal) = (self.pipes.server.clone(), self.pipes.principal);
+            tokio::spawn(async move {
+                for theirs in waiting.into_iter().rev() {
+                    let (server, answered) = (server.clone(), theirs.counts.clone());
+                    let serving =
+                        tokio::spawn(async move { server.serve(theirs, principal).await });
+                    while !answered.load(Ordering::SeqCst) && !serving.is_finished() {
+                        tokio::task::yield_now().await;
+                    }
+                }
+            });
+        }
+        Ok(ours)
     }
 }
 

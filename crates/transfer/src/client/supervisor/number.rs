@@ -213,7 +213,7 @@ impl<C: Connector> Supervisor<'_, C> {
             self.open_on_others();
         }
         let mut counting = self.slots.iter().filter(|slot| self.counts(slot)).count();
-        let may_add = Instant::now() >= self.no_more_before;
+        let may_add = Instant::now() >= self.no_more_before || self.has_no_stream_left();
         while may_add
             && counting < wanted
             && self.counted_by_server() < self.count.maximum()
@@ -306,13 +306,19 @@ impl<C: Connector> Supervisor<'_, C> {
         })
     }
 
-    /// Retires the stream that carries least, among those for which `may_go` is true.
+    /// Retires the stream that carries least, among those for which `may_go` is true. Streams that
+    /// the server has not accepted go first, as it may refuse them anyway.
     pub(super) fn retire_smallest(&mut self, may_go: impl Fn(&Slot) -> bool) -> bool {
         let slots = self.slots.iter().enumerate();
         let least = slots
-            .filter(|(_, slot)| slot.open().is_some() && may_go(slot))
-            .min_by_key(|(number, slot)| (slot.share.recent_bytes(slot.moved()), Reverse(*number)))
-            .map(|(number, _)| number);
+            .filter(|(_, slot)| may_go(slot))
+            .filter_map(|(number, slot)| {
+                let is_accepted = slot.open()?.is_accepted();
+                let moved = slot.share.recent_bytes(slot.moved());
+                Some((is_accepted, moved, Reverse(number)))
+            })
+            .min()
+            .map(|(_, _, Reverse(number))| number);
         let Some(slot) = least.and_then(|number| self.slots.get_mut(number)) else {
             return false;
         };
