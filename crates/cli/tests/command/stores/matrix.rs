@@ -173,8 +173,8 @@ pub fn ssh_options(sshd: &str) -> Vec<&str> {
         .collect()
 }
 
-/// Returns the option of ssh for an sshd of this test, which has the directory `sftp`. `None`, with
-/// a line, if there is none.
+/// Returns the option of ssh for an sshd of this test, which has the directory `sftp`. Prints a line
+/// and returns `None` if no sshd can run here.
 pub fn sshd(stage: &Stage) -> Option<String> {
     let is_root = rustix::process::geteuid().is_root();
     let Some(sshd) = program("sshd").filter(|_| is_root) else {
