@@ -1,25 +1,19 @@
 //! `longhaul serve`: lets named keys read and write beneath one directory.
 
-use std::convert::Infallible;
 use std::future::pending;
-use std::net::{Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail};
 use clap::Args;
-use longhaul_hop::EventLog;
-use longhaul_identity::Identities;
 use longhaul_service::{
     Handover, Hangup, Readiness, StatusListener, StatusPage, bind_everywhere, is_handed_over,
 };
 use longhaul_session::{ListenOptions, Listener, PublicKey, ServerVoucher, ServiceName};
 use longhaul_tokens::{Authority, IssuerPolicies};
-use longhaul_transfer::{
-    Access, Fetcher, Grants, MIN_OPEN_FILES, ProcessLimits, ServedRoot, Server, ServerLimits,
-    StreamKind, StripeMembers, serve_fetch, serve_files, serve_session, serve_striped,
-};
+use longhaul_transfer::{ServedRoot, Server, ServerLimits};
 use quantities::{ByteCount, Time};
 use tokio::time::{sleep, timeout};
 
@@ -32,29 +26,25 @@ use crate::logging::LogOptions;
 use crate::metrics::ServeMetrics;
 use crate::principals::PrincipalsOptions;
 use crate::quantity::{memory, positive_time};
-use crate::runtime::StartError;
 use crate::scitags::ScitagsOptions;
-use crate::service::{Announcement, ServicePlan, StartedService, StopReceiver, run_alone};
+use crate::service::{Announcement, StartedService, StopReceiver, run_alone};
 use crate::stop::StopSignals;
 use crate::target::SERVER_PORT;
-use crate::{accounts, answer, descriptors, doctor, failure, home, perf};
+use crate::{accounts, answer, home};
 
+mod grants;
+mod limits;
+mod plan;
+mod sessions;
 mod stripe;
 mod third_party;
 
+use grants::enforce_names;
+pub use limits::blocking_threads;
+use sessions::{Relays, serve_sessions};
 use stripe::StripeOptions;
 use third_party::SourceRule;
 
-/// Descriptors for everything except copies: connections being set up, measurements, listeners, the
-/// runtime.
-const OTHER_DESCRIPTORS: usize = 1024;
-/// Minimum descriptors with which a server can make progress.
-const MIN_DESCRIPTORS: u64 = 64;
-/// Descriptors for each stream of a copy when they are scarce: the stream, and the files and
-/// directories of its work.
-const DESCRIPTORS_PER_STREAM: u64 = 8;
-/// Blocking threads for everything except copies: look-ups, the doctor.
-const OTHER_BLOCKING_THREADS: usize = 64;
 /// Error without any grant.
 const NO_GRANTS: &str = "no key has any rights yet: give one with --read, --create, --write or \
                          --grants (longhaul keys show prints a client's), or name --issuers";
@@ -227,94 +217,6 @@ impl ServeCommand {
         // Unfinished files of copies are removed, or made durable.
         runtime.shutdown_timeout(CLEANUP_TIMEOUT);
         exit
-    }
-
-    /// Returns what it would use.
-    pub fn plan(&self) -> ServicePlan {
-        let mut plan = ServicePlan::default();
-        let everywhere = (Ipv6Addr::UNSPECIFIED, SERVER_PORT).into();
-        plan.listen("sessions", self.listen.as_slice(), Some(everywhere));
-        plan.listen("metrics", self.metrics.as_slice(), None);
-        plan.key(self.identity.as_deref());
-        if let Some(root) = &self.root {
-            plan.file("root", root, |root| {
-                let opened = ServedRoot::open(root).map_err(std::io::Error::from);
-                opened.map(|_| "a directory".to_owned())
-            });
-        }
-        self.principals.plan(&mut plan);
-        let trusts_issuers = match self.trusted_issuers() {
-            Ok(Some(issuers)) => {
-                plan.facts.push("issuers are valid".to_owned());
-                !issuers.is_empty()
-            }
-            Ok(None) => false,
-            Err(error) => {
-                plan.faults.push(failure::format_line(&error));
-                true
-            }
-        };
-        match self.grants(Identities::unnamed()) {
-            Ok(grants) if grants.is_empty() && !trusts_issuers => {
-                plan.faults.push(NO_GRANTS.to_owned());
-            }
-            Ok(grants) => {
-                plan.facts.push("grants are valid".to_owned());
-                if grants.accounts() > 0 {
-                    let (accounts, socket) = (grants.accounts(), &self.account_helper);
-                    plan.facts.push(format!(
-                        "works as {accounts} local accounts, by the helper at {}",
-                        home::display_path(socket)
-                    ));
-                }
-            }
-            Err(error) => plan.faults.push(failure::format_line(&error)),
-        }
-        plan
-    }
-
-    /// Returns the number of descriptors beyond those of the limits.
-    fn other_descriptors(&self, limits: &ServerLimits) -> usize {
-        OTHER_DESCRIPTORS.saturating_add(self.stripe.descriptors(limits.streams))
-    }
-
-    /// Returns the limits, with as many open files as this process may have.
-    pub fn limits(&self) -> Result<ServerLimits> {
-        let limits = ServerLimits {
-            copies: self.max_copies,
-            streams_per_copy: self.max_streams,
-            open_files: self.max_open_files,
-            bookkeeping: usize::try_from(self.max_memory.0).unwrap_or(usize::MAX),
-            ..ServerLimits::default()
-        };
-        let limits = limits.within_memory(ProcessLimits::current().address_space);
-        let descriptors = descriptors::raise();
-        match limits
-            .clone()
-            .within_descriptors(descriptors, self.other_descriptors(&limits))
-        {
-            Ok(limits) => Ok(limits),
-            Err(_) if descriptors < MIN_DESCRIPTORS => {
-                let few = format!(
-                    "this process may have {descriptors} descriptors and needs {MIN_DESCRIPTORS}"
-                );
-                Err(StartError::Descriptors(std::io::Error::other(few)).into())
-            }
-            Err(needed) => {
-                tracing::warn!(
-                    "this process may have {descriptors} descriptors, and needs {needed} for its \
-                     limits: raise the limit on open files (ulimit -n), or lower --max-copies"
-                );
-                // Too few for any guarantee: work waits for a free one.
-                let streams =
-                    u16::try_from(descriptors / DESCRIPTORS_PER_STREAM).unwrap_or(u16::MAX);
-                Ok(ServerLimits {
-                    open_files: MIN_OPEN_FILES,
-                    streams_per_copy: limits.streams_per_copy.min(streams.max(1)),
-                    ..limits
-                })
-            }
-        }
     }
 
     /// Opens its listeners, and returns how it runs. `hangup` reloads the grants.
@@ -501,7 +403,7 @@ impl ServeCommand {
             };
             let names = enforce_names(&server, &workers, &identities);
             let relays = Relays { fetcher, members };
-            let accepting = self.accept(server.clone(), &workers, &listener, &metrics, relays);
+            let accepting = serve_sessions(server.clone(), &workers, &listener, &metrics, relays);
             let ended = tokio::select! {
                 error = accepting => Err(error.into()),
                 never = reloads => match never {},
@@ -548,165 +450,11 @@ impl ServeCommand {
         }
     }
 
-    /// Reads the principals, grants and issuers again. Grants of the command line stay; if a file
-    /// has an error, what it said before stays in force too.
-    async fn reload(
-        &self,
-        server: &Arc<Server>,
-        workers: &WorkerPool,
-        authority: Option<&Authority>,
-        metrics: &ServeMetrics,
-    ) {
-        if let Some(authority) = authority {
-            self.reload_issuers(authority);
-        }
-        match self.reload_grants(server).await {
-            Ok(grants) => {
-                if grants.is_empty() && authority.is_none() {
-                    tracing::warn!("no key has any rights any more");
-                }
-                server.replace_grants(grants);
-                metrics.count_reload("loaded");
-                tracing::info!("the grants were reloaded");
-            }
-            Err(error) => {
-                metrics.count_reload("refused");
-                tracing::error!(
-                    "the grants were not reloaded, the previous ones stay in force: {}",
-                    failure::format_line(&error)
-                )
-            }
-        }
-        workers.reload().await;
-        let server = server.clone();
-        // If this panics, the server continues with the old root.
-        let _ = tokio::task::spawn_blocking(move || server.reopen_root()).await;
-    }
-
-    fn reload_issuers(&self, authority: &Authority) {
-        let loaded = self.trusted_issuers().and_then(|issuers| {
-            authority.replace(issuers.unwrap_or_default())?;
-            Ok(())
-        });
-        match loaded {
-            Ok(()) => tracing::info!("the issuers were reloaded"),
-            Err(error) => tracing::error!(
-                "the issuers were not reloaded, the previous ones stay trusted: {}",
-                failure::format_line(&error)
-            ),
-        }
-    }
-
-    /// Dispatches each session to the service that its OPEN names.
-    async fn accept(
-        &self,
-        server: Arc<Server>,
-        workers: &WorkerPool,
-        listener: &Listener,
-        metrics: &ServeMetrics,
-        relays: Relays,
-    ) -> longhaul_session::Error {
-        let meter =
-            longhaul_perf::MeasurementServer::new(longhaul_perf::MeasurementLimits::default());
-        let events = Arc::new(EventLog::new());
-        let doctor = Arc::new(doctor::FactsService::new(
-            server.grants().clone(),
-            events.clone(),
-        ));
-        loop {
-            let session = match listener.accept().await {
-                Ok(session) => session,
-                Err(error) => return error,
-            };
-            let held = metrics.count_session(&session.info().service);
-            let service = &session.info().service;
-            let account = server.grants().current();
-            // The server refuses delegates for the keys of accounts.
-            let account = match session.info().delegation {
-                None => account.account_of(&session.info().peer).cloned(),
-                Some(_) => None,
-            };
-            if let (Some(account), Some(kind)) = (account, stream_kind(service)) {
-                let workers = workers.clone();
-                tokio::spawn(async move {
-                    workers.serve(account, kind, session).await;
-                    drop(held);
-                });
-            } else if *service == ServiceName::PERF {
-                let (grants, key) = (server.grants().clone(), session.info().peer);
-                let withdrawn = async move { grants.withdrawn(|now| now.has_key(&key)).await };
-                perf::answer(meter.clone(), events.clone(), session, withdrawn, held);
-            } else if *service == ServiceName::DOCTOR {
-                let doctor = doctor.clone();
-                tokio::spawn(async move {
-                    doctor.answer(session).await;
-                    drop(held);
-                });
-            } else if let (true, Some(members)) = (*service == ServiceName::STRIPE, &relays.members)
-            {
-                let served = serve_striped(server.clone(), session, members.clone());
-                tokio::spawn(async move {
-                    served.await;
-                    drop(held);
-                });
-            } else if let (true, Some(fetcher)) = (*service == ServiceName::FETCH, &relays.fetcher)
-            {
-                let served = serve_fetch(server.clone(), session, fetcher.clone());
-                tokio::spawn(async move {
-                    served.await;
-                    drop(held);
-                });
-            } else if *service == ServiceName::FILES {
-                let served = serve_files(server.clone(), session);
-                tokio::spawn(async move {
-                    served.await;
-                    drop(held);
-                });
-            } else {
-                let served = serve_session(server.clone(), session);
-                tokio::spawn(async move {
-                    served.await;
-                    drop(held);
-                });
-            }
-        }
-    }
-
     /// Returns the files by which the server with this key proves its name.
     fn host_certificate(&self, key: PublicKey) -> Option<HostCertificate> {
         let (certificate, private_key) = (&self.certificate, &self.certificate_key);
         let (certificate, private_key) = certificate.clone().zip(private_key.clone())?;
         Some(HostCertificate::new(key, certificate, private_key))
-    }
-
-    async fn reload_grants(&self, server: &Server) -> Result<Grants> {
-        let identities = server.grants().current().identities().clone();
-        let reloaded = identities.clone();
-        tokio::task::spawn_blocking(move || reloaded.reload()).await??;
-        self.grants(identities)
-    }
-
-    /// Returns the issuers that are trusted, if the user named a file of them.
-    fn trusted_issuers(&self) -> Result<Option<IssuerPolicies>> {
-        let file = self.issuers.as_deref();
-        Ok(file.map(IssuerPolicies::load).transpose()?)
-    }
-
-    fn grants(&self, identities: Arc<Identities>) -> Result<Grants> {
-        let mut grants = Grants::new(identities);
-        for grant in &self.read {
-            grants.add(Access::Read, grant)?;
-        }
-        for grant in &self.create {
-            grants.add(Access::Create, grant)?;
-        }
-        for grant in &self.write {
-            grants.add(Access::Write, grant)?;
-        }
-        if let Some(file) = &self.grants {
-            grants.add_file(file)?;
-        }
-        Ok(grants)
     }
 
     /// Returns the address and key as the first lines of standard output, for a person or a
@@ -737,46 +485,4 @@ impl ServeCommand {
             )),
         }
     }
-}
-
-/// Clients of other servers, which sessions of this one need.
-struct Relays {
-    /// Fetches from servers, if the operator permits it.
-    fetcher: Option<Arc<Fetcher>>,
-    /// The members of the striped server that this one belongs to.
-    members: Option<Arc<StripeMembers>>,
-}
-
-/// Ends copies and sessions whose principals have lost the name or group that permitted them.
-async fn enforce_names(
-    server: &Server,
-    workers: &WorkerPool,
-    identities: &Identities,
-) -> Infallible {
-    let mut changes = identities.subscribe();
-    loop {
-        match changes.changed().await {
-            Ok(()) => {
-                server.enforce_grants();
-                workers.renew_grants().await;
-            }
-            // The identities outlive the server.
-            Err(_) => pending().await,
-        }
-    }
-}
-
-/// Returns the protocol of a service that works with files, and `None` for any other.
-fn stream_kind(service: &ServiceName) -> Option<StreamKind> {
-    match service {
-        service if *service == ServiceName::COPY => Some(StreamKind::Copy),
-        service if *service == ServiceName::FILES => Some(StreamKind::Files),
-        _ => None,
-    }
-}
-
-/// Returns the blocking threads of a runtime that serves within `limits`.
-pub fn blocking_threads(limits: &ServerLimits) -> usize {
-    let copies = limits.blocking_threads();
-    copies.saturating_add(OTHER_BLOCKING_THREADS)
 }
