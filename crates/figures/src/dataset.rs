@@ -16,6 +16,9 @@ const REAL_TREES: [&str; 4] = [
     "/usr/share",
 ];
 
+/// Bytes of a file that are made and written at a time.
+const CHUNK_BYTES: usize = 1 << 20;
+
 /// Contents of a data set.
 #[derive(Clone, Copy, Debug)]
 pub struct Contents {
@@ -84,7 +87,27 @@ fn gather(from: &Path, to: &Path, bytes: u64, files: u64, so_far: &mut Contents)
 
 /// Writes a file of exactly `bytes` bytes made from `seed`; a file of that length already there is
 /// kept.
+///
+/// # Errors
+/// It cannot be written.
 pub fn sized_file(path: &Path, bytes: u64, seed: u64) -> Result<()> {
+    let mut stream = stream(seed);
+    filled_file(path, bytes, |chunk| stream.fill(chunk))
+}
+
+/// Returns the endless, incompressible bytes of files made from `seed`.
+pub fn stream(seed: u64) -> blake3::OutputReader {
+    blake3::Hasher::new()
+        .update(&seed.to_le_bytes())
+        .finalize_xof()
+}
+
+/// Writes a file of exactly `bytes` bytes, which `fill` makes chunk by chunk. A file of that length
+/// already there is kept.
+///
+/// # Errors
+/// It cannot be written.
+pub fn filled_file(path: &Path, bytes: u64, mut fill: impl FnMut(&mut [u8])) -> Result<()> {
     if fs::metadata(path).is_ok_and(|meta| meta.len() == bytes) {
         return Ok(());
     }
@@ -96,14 +119,11 @@ pub fn sized_file(path: &Path, bytes: u64, seed: u64) -> Result<()> {
     let part = tempfile::NamedTempFile::new_in(folder)
         .with_context(|| format!("cannot write into {}", folder.display()))?;
     let mut out = BufWriter::new(part.as_file());
-    let mut stream = blake3::Hasher::new()
-        .update(&seed.to_le_bytes())
-        .finalize_xof();
-    let mut chunk = vec![0; 1 << 20];
+    let mut chunk = vec![0; CHUNK_BYTES];
     let mut left = bytes;
     while left > 0 {
         let take = left.min(chunk.len() as u64) as usize;
-        stream.fill(&mut chunk[..take]);
+        fill(&mut chunk[..take]);
         out.write_all(&chunk[..take])
             .with_context(|| format!("cannot write {}", path.display()))?;
         left -= take as u64;

@@ -40,7 +40,9 @@ mod size;
 mod stats;
 mod store;
 mod template;
+mod text;
 mod tools;
+mod usage;
 mod watched_copy;
 
 use std::path::{Path, PathBuf};

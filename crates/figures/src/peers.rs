@@ -180,7 +180,8 @@ pub fn find(name: &str) -> Result<TablePeer> {
     let mut all = table::peers()
         .into_iter()
         .chain(table::fetchers())
-        .chain(table::plain());
+        .chain(table::plain())
+        .chain(table::saving());
     let found = all.find(|peer| peer.name() == name);
     found.with_context(|| format!("there is no program {name}"))
 }

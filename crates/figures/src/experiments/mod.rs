@@ -25,6 +25,7 @@ pub mod plain;
 pub mod programs;
 pub mod rate_fit;
 pub mod right_sizing;
+pub mod savings;
 pub mod scale;
 pub mod split;
 pub mod streams;
@@ -41,6 +42,7 @@ pub fn all() -> Vec<Box<dyn Listed>> {
         Box::new(peers::Peers),
         Box::new(copy::COPY),
         Box::new(plain::Plain),
+        Box::new(savings::Savings),
         Box::new(multipath::Multipath),
         Box::new(beside::SharedBottleneck),
         Box::new(transports::Transports),

@@ -1,5 +1,5 @@
-//! Copies with servers that know nothing of `longhaul`: OpenSSH alone, and an S3 object store. Each
-//! with `longhaul cp` and with the programs that people use there.
+//! Copies from and to servers that know nothing of `longhaul`: OpenSSH alone, and an S3 object
+//! store. Each with `longhaul cp` and with the programs that people use there.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::columns::Columns;
 use crate::comparison::{self, Comparison};
 use crate::experiment::{Cost, Experiment, Here};
 use crate::network::Network;
-use crate::page::{Figure, Page};
+use crate::page::{Figure, Page, Table};
 use crate::peers::longhaul_plain::{LonghaulPlain, PlainServer};
 use crate::peers::one_copy::{Job, PeerDirection, copy_within};
 use crate::peers::{self, Peer, Program};
@@ -142,6 +142,15 @@ fn title(program: &'static str) -> &'static str {
     peers::find(program).map_or("longhaul cp", |peer| peer.title())
 }
 
+/// Returns the table of the other programs' options.
+fn options() -> Table {
+    let names = PROGRAMS.iter().flat_map(|(_, programs)| *programs);
+    Columns::of(names.filter_map(|name| peers::find(name).ok()))
+        .text("program", |peer| peer.title())
+        .text("options", |peer| peer.options())
+        .table()
+}
+
 /// Returns a program.
 fn peer<'a>(tools: &'a Tools, server: PlainServer, program: &str) -> Result<Box<dyn Peer + 'a>> {
     Ok(match program {
@@ -182,11 +191,15 @@ impl Experiment for Plain {
         1
     }
 
-    fn cost(&self, _cell: &Cell) -> Cost {
-        Cost {
-            share: 1.0,
-            seconds: 30.0,
-        }
+    fn cost(&self, cell: &Cell) -> Cost {
+        // Programs that wait for each file are stopped.
+        let waits = cell.server == PlainServer::Sshd && cell.data == "small" && cell.program != OWN;
+        let seconds = if waits {
+            TIME_LIMIT.as_secs_f64()
+        } else {
+            20.0
+        };
+        Cost::new(1.0, seconds)
     }
 
     fn prepare(&self, tools: &Tools) -> Result<Sources> {
@@ -261,7 +274,8 @@ impl Experiment for Plain {
             })
             .text("runs", |(case, name)| runs.cell(&case.cell(name)).len())
             .table();
-        page!("plain", table, streams => STREAMS, seconds => TIME_LIMIT.as_secs())
+        page!("plain", table, options => options(), streams => STREAMS,
+            seconds => TIME_LIMIT.as_secs())
     }
 
     fn figures(&self, runs: &Runs<'_, Cell, Observation>) -> Vec<Figure> {

@@ -20,6 +20,8 @@ pub struct Longhaul<'a> {
     pub streams: Option<u32>,
     /// If true, the content of files is plaintext.
     pub is_clear: bool,
+    /// More options of the client.
+    pub options: &'static [&'static str],
 }
 
 impl Longhaul<'_> {
@@ -42,6 +44,7 @@ impl Longhaul<'_> {
         if self.is_clear {
             command.arg("--no-encrypt");
         }
+        command.args(self.options);
         Ok(command)
     }
 }

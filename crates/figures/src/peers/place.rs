@@ -78,6 +78,12 @@ impl Serving {
         self.settings.path()
     }
 
+    /// Returns the number of the server's process, or of the one that prepared its namespaces and
+    /// waits for it.
+    pub fn process(&self) -> u32 {
+        self.server.process()
+    }
+
     /// Returns the path of a file of the server's settings.
     pub fn setting(&self, file: &str) -> PathBuf {
         self.settings.path().join(file)

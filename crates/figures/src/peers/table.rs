@@ -27,6 +27,7 @@ struct Table {
     peer: Vec<PeerEntry>,
     fetcher: Vec<PeerEntry>,
     plain: Vec<PeerEntry>,
+    saving: Vec<PeerEntry>,
 }
 
 /// A server of folders.
@@ -131,6 +132,11 @@ pub fn fetchers() -> Vec<TablePeer> {
 /// Returns all programs that copy with a server of SFTP or S3.
 pub fn plain() -> Vec<TablePeer> {
     all(|table| &table.plain)
+}
+
+/// Returns all programs that send fewer bytes than the files have.
+pub fn saving() -> Vec<TablePeer> {
+    all(|table| &table.saving)
 }
 
 /// Returns all relays.

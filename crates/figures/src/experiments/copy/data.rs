@@ -43,7 +43,7 @@ pub enum Data {
 
 impl Data {
     /// Returns the name below the folder and the size of each file; a single file's name is empty.
-    fn files(self) -> Vec<(String, u64)> {
+    pub fn files(self) -> Vec<(String, u64)> {
         match self {
             Self::File(bytes) => vec![(String::new(), bytes)],
             Self::SmallFiles(count) => (0..count).map(|file| (place(file), 4 * KIB)).collect(),

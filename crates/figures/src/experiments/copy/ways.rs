@@ -88,6 +88,7 @@ impl CopyContender {
                 tools,
                 streams: self.streams,
                 is_clear: !self.encrypts,
+                options: &[],
             })),
             longhaul_over_ssh::NAME => Ok(Box::new(LonghaulOverSsh { tools })),
             _ => self.other(),

@@ -13,7 +13,6 @@ mod relay;
 mod requests;
 mod sessions;
 mod slope;
-mod usage;
 mod user;
 
 use std::time::Duration;

@@ -13,11 +13,11 @@ use longhaul_proto::PublicKey;
 use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
 
-use super::usage::TreeUsage;
 use super::user;
 use crate::children::listens;
 use crate::identities::new_key;
 use crate::tools::installed;
+use crate::usage::TreeUsage;
 
 /// Option `--max-sessions` of the depot: with it, [`KEYS`](super::requests::KEYS) keys have room
 /// for 10,000 sessions together.

@@ -18,8 +18,8 @@ use super::ends::{BLOCK_BYTES, BlockServer, exchange_block};
 use super::ping::percentile;
 use super::relay::Relay;
 use super::requests::Requests;
-use super::usage::TreeUsage;
 use super::user;
+use crate::usage::TreeUsage;
 
 /// Approximate duration of all phases, in seconds.
 pub const SECONDS: f64 = 60.0;

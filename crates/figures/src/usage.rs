@@ -1,4 +1,4 @@
-//! Resources of a relay: of its process, and of the processes that it has started.
+//! Resources of a process and of the processes that it has started.
 
 use std::fs;
 use std::path::PathBuf;
@@ -24,7 +24,7 @@ impl TreeUsage {
     /// # Errors
     /// `process` is gone, or belongs to another user.
     pub fn read(process: u32) -> Result<Self> {
-        let context = || format!("the relay with process {process} has ended");
+        let context = || format!("the process {process} has ended");
         let mut all = Self::of_one(process).with_context(context)?;
         let mut waiting = children(process);
         while let Some(next) = waiting.pop() {
@@ -43,7 +43,7 @@ impl TreeUsage {
     /// # Errors
     /// As [`TreeUsage::read`].
     pub fn read_cpu_seconds(process: u32) -> Result<f64> {
-        let context = || format!("the relay with process {process} has ended");
+        let context = || format!("the process {process} has ended");
         let mut sum = cpu_seconds(process).with_context(context)?;
         let mut waiting = children(process);
         while let Some(next) = waiting.pop() {
@@ -67,18 +67,36 @@ impl TreeUsage {
 
 /// Returns the processor time of a process and of its ended children, in seconds.
 fn cpu_seconds(process: u32) -> Result<f64> {
+    Ok(seconds(cpu_ticks(&process.to_string())?.iter().sum()))
+}
+
+/// Returns user and system time of a process, and those of its ended children, in ticks.
+fn cpu_ticks(process: &str) -> Result<[u64; 4]> {
     let stat = fs::read_to_string(format!("/proc/{process}/stat"))?;
-    // After the name, which may contain anything, the 12th to 15th fields are user and system time
-    // of the process and of its ended children, in ticks (proc_pid_stat(5)).
+    // After the name, which may contain anything, they are the 12th to 15th fields
+    // (proc_pid_stat(5)).
     let fields = stat.rsplit_once(')').map(|(_, fields)| fields);
-    let ticks: u64 = fields
-        .unwrap_or_default()
-        .split_whitespace()
+    let fields = fields.unwrap_or_default().split_whitespace();
+    let ticks: Vec<u64> = fields
         .skip(11)
         .take(4)
-        .filter_map(|field| field.parse::<u64>().ok())
-        .sum();
-    Ok(ticks as f64 / rustix::param::clock_ticks_per_second() as f64)
+        .filter_map(|field| field.parse().ok())
+        .collect();
+    ticks.try_into().ok().context("it has no times")
+}
+
+fn seconds(ticks: u64) -> f64 {
+    ticks as f64 / rustix::param::clock_ticks_per_second() as f64
+}
+
+/// Returns the processor time of the ended children of this process, in seconds. Includes their own
+/// ended children.
+///
+/// # Errors
+/// The kernel does not state it.
+pub fn ended_children_cpu_seconds() -> Result<f64> {
+    let ticks = cpu_ticks("self").context("cannot read the processor time of children")?;
+    Ok(seconds(ticks[2..].iter().sum()))
 }
 
 /// Returns the running children of all threads of a process.
@@ -116,5 +134,14 @@ mod tests {
         drop(child.stdin.take());
         child.wait().unwrap();
         assert!(TreeUsage::read(u32::MAX).is_err());
+    }
+
+    #[test]
+    fn ended_children_have_used_their_time() {
+        let before = ended_children_cpu_seconds().unwrap();
+        let busy = "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done";
+        let status = Command::new("sh").args(["-c", busy]).status().unwrap();
+        assert!(status.success());
+        assert!(ended_children_cpu_seconds().unwrap() > before);
     }
 }
