@@ -62,6 +62,7 @@ use beside::CopyCompanion;
 use far_sides::FarSides;
 use job::CopyJob;
 use over_sftp::SftpContext;
+use over_ssh::SshContext;
 use receipt::PendingReceipt;
 use routing::Routing;
 pub use run_options::RunOptions;
@@ -80,7 +81,8 @@ use with_store::StoreContext;
 /// the copy goes by sftp. A local file whose name has a colon is written ./a:b. lh:// is for
 /// `longhaul serve`.
 ///
-/// A copy between a store or sftp:// and another machine passes through this one.
+/// A copy between a store or sftp:// and another machine, or between lh:// and user@host:, passes
+/// through this one.
 ///
 /// Every transferred file is verified end to end with BLAKE3, except by sftp and with stores, and
 /// takes its name only when it is whole. Nothing is overwritten unless asked. A file that exists
@@ -451,6 +453,12 @@ impl Cp {
         let options = self.write_options();
         let existing = self.options.existing_policy();
         let filter = self.filter()?;
+        let over_ssh = SshContext {
+            watch,
+            beside,
+            receipt,
+            routes: &self.options.routes,
+        };
         let outcome = match job {
             CopyJob::PushOverSsh {
                 sources,
@@ -458,7 +466,7 @@ impl Cp {
             } => {
                 let opened = self.local_sources(sources).await?;
                 return self
-                    .push_over_ssh(opened, destination, filter, (watch, beside), receipt)
+                    .push_over_ssh(opened, destination, filter, over_ssh)
                     .await;
             }
             CopyJob::PullOverSsh {
@@ -466,7 +474,7 @@ impl Cp {
                 destination,
             } => {
                 return self
-                    .pull_over_ssh(sources, destination, filter, (watch, beside), receipt)
+                    .pull_over_ssh(sources, destination, filter, over_ssh)
                     .await;
             }
             CopyJob::PushOverSftp {

@@ -24,8 +24,10 @@ pub(super) enum ForeignProtocol {
 pub(super) struct RelayedEnds {
     /// True if the source is at `lh://`.
     pub from_server: bool,
-    /// True if longhaul receives the data.
-    pub to_longhaul: bool,
+    /// True if the destination is at `lh://`.
+    pub to_server: bool,
+    /// True if the destination is `user@host:`.
+    pub to_login: bool,
     /// True if an end is reached by ssh.
     pub has_ssh: bool,
 }
@@ -57,14 +59,29 @@ impl ForeignProtocol {
         }
     }
 
+    /// Returns why it has no ports for data.
+    const fn ports(self) -> &'static str {
+        match self {
+            Self::Relayed(ends) if ends.to_server && ends.has_ssh => {
+                "what the ssh host sends goes through ssh"
+            }
+            _ => self.carrier(),
+        }
+    }
+
     /// Returns true if the data arrives by the copy protocol, which has these options.
     const fn is_received_by_longhaul(self) -> bool {
-        matches!(self, Self::Relayed(ends) if ends.to_longhaul)
+        matches!(self, Self::Relayed(ends) if ends.to_server || ends.to_login)
     }
 
     /// Returns true if a session may take a route.
     const fn has_routes(self) -> bool {
-        matches!(self, Self::Relayed(ends) if ends.to_longhaul || ends.from_server)
+        self.is_received_by_longhaul() || matches!(self, Self::Relayed(ends) if ends.from_server)
+    }
+
+    /// Returns true if an ssh host may receive the data at a port.
+    const fn has_ports(self) -> bool {
+        matches!(self, Self::Relayed(ends) if ends.to_login)
     }
 
     /// Returns true if an end is reached by ssh.
@@ -122,9 +139,9 @@ impl Cp {
                 protocol.compression(),
             ),
             (
-                options.ssh.port_range.is_some() && !is_carried,
+                options.ssh.port_range.is_some() && !protocol.has_ports(),
                 "--port-range",
-                carrier,
+                protocol.ports(),
             ),
             (
                 options.ssh.bootstrap && protocol == ForeignProtocol::Sftp,

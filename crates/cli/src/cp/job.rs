@@ -15,7 +15,7 @@ use crate::{home, overlap};
 mod sources;
 
 pub use sources::RemoteSources;
-use sources::{OnePlace, ParsedSources, SERVER_AND_LOGIN};
+use sources::{OnePlace, ParsedSources};
 
 /// A copy with parsed paths. All remote paths are on one host, or on one host per end.
 pub enum CopyJob {
@@ -174,8 +174,6 @@ impl CopyJob {
                 sources,
                 destination,
             },
-            (RemoteSources::Server(_), Target::Login(_))
-            | (RemoteSources::Login(_), Target::Remote(_)) => bail!(SERVER_AND_LOGIN),
             (sources, destination) => {
                 if let (RemoteSources::Sftp(sources), Target::Sftp(destination)) =
                     (&sources, &destination)
@@ -217,7 +215,8 @@ impl CopyJob {
                     matches!(sources, RemoteSources::Login(_) | RemoteSources::Sftp(_));
                 Some(ForeignProtocol::Relayed(RelayedEnds {
                     from_server: matches!(sources, RemoteSources::Server(_)),
-                    to_longhaul: matches!(destination, Target::Remote(_) | Target::Login(_)),
+                    to_server: matches!(destination, Target::Remote(_)),
+                    to_login: matches!(destination, Target::Login(_)),
                     has_ssh: reads_by_ssh || has_ssh(destination),
                 }))
             }

@@ -11,6 +11,7 @@ use longhaul_remote::{
     DataRoute, Error as RemoteError, FarSide, FoundRoute, Login, LoginConnector, RouteMemory,
     ServeRequest, Start,
 };
+use longhaul_session::Route;
 use longhaul_sftp::SftpPath;
 use longhaul_transfer::path::RelPath;
 use longhaul_transfer::{
@@ -29,7 +30,26 @@ use crate::{home, ssh_options};
 
 /// Silence of a login before its command, after which SFTP is tried. An account that is forced to
 /// SFTP waits for its client in silence.
-const FORCED_SFTP_SILENCE: Duration = Duration::from_secs(5);
+pub(super) const FORCED_SFTP_SILENCE: Duration = Duration::from_secs(5);
+
+/// Observer and companion of a copy over ssh.
+#[derive(Clone, Copy)]
+pub(super) struct SshContext<'a> {
+    pub watch: &'a Arc<CopyWatch>,
+    pub beside: &'a CopyCompanion,
+    pub receipt: Option<&'a PendingReceipt>,
+    /// Routes to the port of the host. If there are none, the way of the data is searched for.
+    pub routes: &'a [Route],
+}
+
+/// Paths that a host is to serve.
+struct ServedPaths<'a> {
+    host: &'a str,
+    access: Access,
+    paths: Vec<Vec<u8>>,
+    /// Routes to the port of the host.
+    routes: &'a [Route],
+}
 
 impl Cp {
     pub(super) async fn push_over_ssh(
@@ -37,9 +57,14 @@ impl Cp {
         opened: LocalSources,
         destination: &Login,
         filter: Arc<Filter>,
-        (watch, beside): (&Arc<CopyWatch>, &CopyCompanion),
-        receipt: Option<&PendingReceipt>,
+        context: SshContext<'_>,
     ) -> Result<FinishedCopy> {
+        let SshContext {
+            watch,
+            beside,
+            receipt,
+            routes,
+        } = context;
         let names = opened.names.clone();
         // What exists gets its owner and the rest corrected, too.
         let access = if self.options.replaces() || self.preservation().has_attributes() {
@@ -47,10 +72,13 @@ impl Cp {
         } else {
             Access::Create
         };
-        let paths = vec![destination.path.clone()];
-        let host = &destination.host;
-        let quick = Some(FORCED_SFTP_SILENCE);
-        let far = self.far_side(host, access, paths.clone(), watch, quick);
+        let serve = || ServedPaths {
+            host: &destination.host,
+            access,
+            paths: vec![destination.path.clone()],
+            routes,
+        };
+        let far = self.far_side(serve(), watch, Some(FORCED_SFTP_SILENCE));
         let (connector, paths) = match far.await {
             Ok(far) => far,
             Err(error) => {
@@ -72,7 +100,7 @@ impl Cp {
                             .await;
                     }
                     Err(missing) if is_unavailable(&missing) && is_stuck(&error) => {
-                        self.far_side(host, access, paths, watch, None).await?
+                        self.far_side(serve(), watch, None).await?
                     }
                     Err(missing) if is_unavailable(&missing) => return Err(error),
                     Err(other) => return Err(other),
@@ -104,16 +132,24 @@ impl Cp {
         sources: &[Login],
         destination: &Path,
         filter: Arc<Filter>,
-        (watch, beside): (&Arc<CopyWatch>, &CopyCompanion),
-        receipt: Option<&PendingReceipt>,
+        context: SshContext<'_>,
     ) -> Result<FinishedCopy> {
+        let SshContext {
+            watch,
+            beside,
+            receipt,
+            routes,
+        } = context;
         let Some(first) = sources.first() else {
             bail!("name what to copy")
         };
-        let typed: Vec<_> = sources.iter().map(|source| source.path.clone()).collect();
-        let host = &first.host;
-        let quick = Some(FORCED_SFTP_SILENCE);
-        let far = self.far_side(host, Access::Read, typed.clone(), watch, quick);
+        let serve = || ServedPaths {
+            host: &first.host,
+            access: Access::Read,
+            paths: sources.iter().map(|source| source.path.clone()).collect(),
+            routes,
+        };
+        let far = self.far_side(serve(), watch, Some(FORCED_SFTP_SILENCE));
         let (connector, paths) = match far.await {
             Ok(far) => far,
             Err(error) => {
@@ -129,8 +165,7 @@ impl Cp {
                 let copied = self.pull_over_sftp(&by_sftp, destination, filter.clone(), context);
                 match copied.await {
                     Err(missing) if is_unavailable(&missing) && is_stuck(&error) => {
-                        self.far_side(host, Access::Read, typed, watch, None)
-                            .await?
+                        self.far_side(serve(), watch, None).await?
                     }
                     Err(missing) if is_unavailable(&missing) => return Err(error),
                     copied => return copied,
@@ -226,7 +261,7 @@ impl Cp {
     }
 
     /// Returns the options for starting far sides.
-    fn start(&self) -> Start {
+    pub(super) fn start(&self) -> Start {
         let mut start = ssh_options::start(&self.options.ssh);
         if self.scp.verbose {
             start.ssh.options.push("-v".into());
@@ -234,23 +269,27 @@ impl Cp {
         start
     }
 
-    /// Logs in to `host`, has it serve `paths`, and finds a route for the data. The login may be
-    /// silent for `max_silence`.
+    /// Logs in to the host, has it serve the paths, and finds a route for the data. The login may
+    /// be silent for `max_silence`.
     async fn far_side(
         &self,
-        host: &str,
-        access: Access,
-        paths: Vec<Vec<u8>>,
+        served: ServedPaths<'_>,
         watch: &CopyWatch,
         max_silence: Option<Duration>,
     ) -> Result<(Arc<LoginConnector>, Vec<RelPath>)> {
+        let ServedPaths {
+            host,
+            access,
+            paths,
+            routes,
+        } = served;
         let start = Start {
             max_silence,
             ..self.start()
         };
         let far = FarSide::start(&start, host).await?;
         let memory = home::state_dir()
-            .filter(|_| self.options.routes.is_empty())
+            .filter(|_| routes.is_empty())
             .map(|state| RouteMemory {
                 file: state.join("ways"),
                 host: host.to_owned(),
@@ -266,7 +305,7 @@ impl Cp {
             ports: self.options.ssh.port_range,
             congestion: self.options.congestion.clone(),
             no_encrypt: self.options.no_encrypt,
-            routes: self.options.routes.clone(),
+            routes: routes.to_vec(),
             last_way,
         };
         let FoundRoute {
@@ -313,7 +352,7 @@ impl Cp {
 }
 
 /// Returns true if the login was given up early because it was silent.
-fn is_stuck(error: &anyhow::Error) -> bool {
+pub(super) fn is_stuck(error: &anyhow::Error) -> bool {
     matches!(
         error.downcast_ref::<RemoteError>(),
         Some(RemoteError::Stuck { .. })

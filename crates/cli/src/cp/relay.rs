@@ -1,8 +1,11 @@
 //! Copies between two ends that cannot reach each other by themselves: what one end gives passes
 //! through this machine, a few MiB at a time, and goes where local files could go.
 
+mod login_source;
 mod place_pool;
 mod place_tree;
+mod pool_failure;
+mod shared_login;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -16,14 +19,17 @@ use self::place_tree::PlaceTree;
 use super::beside::CopyCompanion;
 use super::job::RemoteSources;
 use super::over_sftp::SftpContext;
+use super::over_ssh::SshContext;
 use super::stdin::LocalSources;
 use super::to_server::PushContext;
 use super::with_store::StoreContext;
 use super::{Cp, FinishedCopy};
 use crate::overlap;
-use crate::place::{Location, PlaceOptions};
+use crate::place::{Location, Place, PlaceOptions};
 use crate::target::Target;
 use crate::watch::CopyWatch;
+
+const NO_SOURCE: &str = "name what to copy";
 
 /// An end that is read, until the copy is over.
 enum OpenSource {
@@ -37,6 +43,14 @@ impl OpenSource {
         match self {
             Self::Store(store) => store.outage().await.into(),
             Self::Place(places) => places.ended().await,
+        }
+    }
+
+    /// Returns true if the end computes BLAKE3 hashes.
+    fn has_hashes(&self) -> bool {
+        match self {
+            Self::Store(_) => false,
+            Self::Place(places) => places.has_checksums(),
         }
     }
 
@@ -63,10 +77,29 @@ impl Cp {
             overlap::refuse_into_itself(sources, destination, &options).await?;
         }
         let labels = sources.labels();
-        let (open, found) = self.open_relayed(sources, filter).await?;
+        if let Some(host) = host_beside_server(sources, destination) {
+            watch.notice(&format!(
+                "the data passes through this machine: run the copy at {host} to avoid that"
+            ));
+        }
+        let (open, found) = self
+            .open_relayed(sources, destination, filter, watch)
+            .await?;
+        let has_hashes = open.has_hashes();
         watch.expect_sources(&labels);
         let opened = LocalSources::relayed(found, sources.names(), labels);
-        let copying = self.push_relayed(opened, destination, filter, (watch, beside));
+        // At `lh://` it is the server that routes lead to.
+        let routes = match sources {
+            RemoteSources::Server(_) => &[],
+            _ => &self.options.routes[..],
+        };
+        let context = SshContext {
+            watch,
+            beside,
+            receipt: None,
+            routes,
+        };
+        let copying = self.push_relayed(opened, destination, filter, context);
         let copied = tokio::select! {
             copied = copying => copied,
             error = open.ended() => Err(error),
@@ -74,7 +107,7 @@ impl Cp {
         open.end().await;
         let mut finished = copied?;
         let resumed = watch.progress.bytes_resumed.load(Ordering::Relaxed);
-        finished.unverified = unverified(sources, finished.unverified, resumed);
+        finished.unverified = unverified(has_hashes, finished.unverified, resumed);
         Ok(finished)
     }
 
@@ -82,37 +115,19 @@ impl Cp {
     async fn open_relayed(
         &self,
         sources: &RemoteSources,
+        destination: &Target,
         filter: &Arc<Filter>,
+        watch: &CopyWatch,
     ) -> Result<(OpenSource, Sources)> {
         let recursive = self.options.recursive;
-        let (location, paths) = match sources {
-            RemoteSources::Store(paths) => {
-                let Some(first) = paths.first() else {
-                    bail!("name what to copy")
-                };
-                let store = StoreSources::open(first, paths, self.patience()).await?;
-                let found = store.find(recursive, filter.clone()).await?;
-                return Ok((OpenSource::Store(store), found));
-            }
-            RemoteSources::Server(paths) => {
-                let server = paths.first().map(|path| path.server.clone());
-                let paths = paths.iter().map(|path| path.path.as_bytes().to_vec());
-                (server.map(Location::Server), paths.collect::<Vec<_>>())
-            }
-            RemoteSources::Login(paths) => {
-                let host = paths.first().map(|path| path.host.clone());
-                let paths = paths.iter().map(|path| path.path.clone());
-                (host.map(Location::Login), paths.collect())
-            }
-            RemoteSources::Sftp(paths) => {
-                let host = paths.first().map(|path| path.root());
-                let paths = paths.iter().map(|path| path.path().to_vec());
-                (host.map(Location::Sftp), paths.collect())
-            }
-        };
-        let Some(location) = location else {
-            bail!("name what to copy")
-        };
+        if let RemoteSources::Store(paths) = sources {
+            let Some(first) = paths.first() else {
+                bail!(NO_SOURCE)
+            };
+            let store = StoreSources::open(first, paths, self.patience()).await?;
+            let found = store.find(recursive, filter.clone()).await?;
+            return Ok((OpenSource::Store(store), found));
+        }
         if filter.rules().one_file_system {
             bail!(
                 "--one-file-system is not possible in a copy that passes through this machine: \
@@ -120,7 +135,9 @@ impl Cp {
             );
         }
         let options = PlaceOptions::for_copy(&self.options);
-        let places = PlacePool::open(location, options, self.patience()).await?;
+        let opened = self.open_place(sources, destination, &options, watch);
+        let (location, place, paths) = opened.await?;
+        let places = PlacePool::new(place, location, options, self.patience());
         let places = Arc::new(places);
         let tree = Arc::new(PlaceTree::new(places.clone(), paths));
         let roots = tree.roots(recursive).await?;
@@ -129,13 +146,45 @@ impl Cp {
         Ok((OpenSource::Place(places), found))
     }
 
+    /// Opens the place of sources, and returns their paths there.
+    async fn open_place(
+        &self,
+        sources: &RemoteSources,
+        destination: &Target,
+        options: &PlaceOptions,
+        watch: &CopyWatch,
+    ) -> Result<(Location, Place, Vec<Vec<u8>>)> {
+        let (location, paths) = match sources {
+            RemoteSources::Store(_) => bail!("a store is read by its own requests"),
+            RemoteSources::Login(paths) => {
+                return self.open_login(paths, destination, options, watch).await;
+            }
+            RemoteSources::Server(paths) => {
+                let server = paths.first().map(|path| path.server.clone());
+                let paths = paths.iter().map(|path| path.path.as_bytes().to_vec());
+                (server.map(Location::Server), paths.collect::<Vec<_>>())
+            }
+            RemoteSources::Sftp(paths) => {
+                let host = paths.first().map(|path| path.root());
+                let paths = paths.iter().map(|path| path.path().to_vec());
+                (host.map(Location::Sftp), paths.collect())
+            }
+        };
+        let Some(location) = location else {
+            bail!(NO_SOURCE)
+        };
+        let place = Place::open(&location, options).await?;
+        Ok((location, place, paths))
+    }
+
     async fn push_relayed(
         &self,
         opened: LocalSources,
         destination: &Target,
         filter: &Arc<Filter>,
-        (watch, beside): (&Arc<CopyWatch>, &CopyCompanion),
+        context: SshContext<'_>,
     ) -> Result<FinishedCopy> {
+        let SshContext { watch, beside, .. } = context;
         match destination {
             Target::Remote(server) => {
                 let context = PushContext {
@@ -150,7 +199,7 @@ impl Cp {
                 Ok(outcome.into())
             }
             Target::Login(login) => {
-                self.push_over_ssh(opened, login, filter.clone(), (watch, beside), None)
+                self.push_over_ssh(opened, login, filter.clone(), context)
                     .await
             }
             Target::Sftp(path) => {
@@ -171,14 +220,25 @@ impl Cp {
     }
 }
 
-/// Returns why a copy is not verified from end to end, and what of the way is. `unverified` is the
-/// reason at the destination, and `resumed` is the number of bytes that earlier copies sent.
+/// Returns the ssh host of a copy between one and a server, each of which has longhaul.
+fn host_beside_server<'a>(sources: &'a RemoteSources, destination: &'a Target) -> Option<&'a str> {
+    match (sources, destination) {
+        (RemoteSources::Server(_), Target::Login(login)) => Some(&login.host),
+        (RemoteSources::Login(paths), Target::Remote(_)) => {
+            paths.first().map(|login| login.host.as_str())
+        }
+        _ => None,
+    }
+}
+
+/// Returns why a copy is not verified from end to end, and what of the way is. `has_hashes` is true
+/// if the source computes them, `unverified` is the reason at the destination, and `resumed` is the
+/// number of bytes that earlier copies sent.
 fn unverified(
-    sources: &RemoteSources,
+    has_hashes: bool,
     unverified: Option<&'static str>,
     resumed: u64,
 ) -> Option<&'static str> {
-    let has_hashes = matches!(sources, RemoteSources::Server(_) | RemoteSources::Login(_));
     match (has_hashes, unverified) {
         (true, None) => None,
         (true, Some(_)) if resumed > 0 => Some(

@@ -8,6 +8,8 @@ mod nginx;
 mod peers;
 mod proxy;
 mod relay;
+mod server_and_login;
+mod sshd;
 mod sync;
 
 use std::fs;

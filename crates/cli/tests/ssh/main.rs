@@ -13,6 +13,7 @@ mod hosts;
 mod looking;
 #[path = "../docs/page.rs"]
 mod page;
+mod servers;
 mod sftp;
 #[path = "../docs/shape.rs"]
 mod shape;

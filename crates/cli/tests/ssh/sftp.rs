@@ -224,13 +224,13 @@ fn filters_apply_to_trees_at_hosts() {
 }
 
 /// A copy that runs.
-struct Running {
-    child: Child,
+pub struct Running {
+    pub child: Child,
     lines: BufReader<std::process::ChildStdout>,
 }
 
 impl Running {
-    fn start(hosts: &Hosts, arguments: &[&str]) -> Self {
+    pub fn start(hosts: &Hosts, arguments: &[&str]) -> Self {
         let mut command = hosts.longhaul();
         command
             .args(["cp", "-F", "config", "--json"])
@@ -243,7 +243,7 @@ impl Running {
     }
 
     /// Waits until so many bytes are in place.
-    fn wait_for(&mut self, bytes: u64) {
+    pub fn wait_for(&mut self, bytes: u64) {
         let mut line = String::new();
         loop {
             line.clear();
@@ -257,7 +257,7 @@ impl Running {
     }
 
     /// Waits for the end.
-    fn result(mut self) -> Copied {
+    pub fn result(mut self) -> Copied {
         let mut stdout = Vec::new();
         self.lines.read_to_end(&mut stdout).unwrap();
         let mut output = self.child.wait_with_output().unwrap();

@@ -9,9 +9,6 @@ use longhaul_sftp::SftpPath;
 
 use crate::target::{Remote, Target};
 
-/// Refusal of a copy with both a server and an ssh host.
-pub const SERVER_AND_LOGIN: &str =
-    "lh:// and user@host: in one copy: run this on the one host with the other's path";
 /// Refusal of sources on this machine and elsewhere.
 const HERE_AND_ELSEWHERE: &str = "sources here and elsewhere in one copy: run one command for each";
 
@@ -100,11 +97,6 @@ impl ParsedSources {
             [true, true, true, true, false] => {
                 one_place(&endpoint, EndpointPath::place)?;
                 RemoteSources::Store(endpoint)
-            }
-            [true, false, false, true, true]
-                if !matches!(destination, Target::Sftp(_) | Target::Endpoint(_)) =>
-            {
-                bail!(SERVER_AND_LOGIN)
             }
             [false, _, _, true, true] => bail!(HERE_AND_ELSEWHERE),
             [false, ..] if !matches!(destination, Target::Local(_)) => bail!(HERE_AND_ELSEWHERE),

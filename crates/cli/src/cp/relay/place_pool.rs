@@ -10,8 +10,10 @@ use longhaul_transfer::files::FilesError;
 use longhaul_transfer::files::message::{FilesRequest, FilesResponse, PathBytes};
 use longhaul_transfer::{Error, Failure, FailureKind};
 use parking_lot::Mutex;
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::Semaphore;
 
+use super::pool_failure::PoolFailure;
+use super::shared_login::SharedLogin;
 use crate::place::{Location, Place, PlaceOptions};
 
 /// Sessions with a server.
@@ -27,46 +29,50 @@ pub struct PlacePool {
     location: Location,
     options: PlaceOptions,
     patience: Duration,
-    free: Mutex<Vec<Place>>,
-    /// Connections with an SFTP server, which answer any number of tasks.
-    sftp: Option<Arc<SftpFiles>>,
-    permits: Semaphore,
+    connections: Connections,
     has_answered: AtomicBool,
-    /// Reason why the place does not answer any more.
-    error: Mutex<Option<anyhow::Error>>,
-    failed: Notify,
+    failure: Arc<PoolFailure>,
+}
+
+/// Connections, by the way in which tasks share them.
+enum Connections {
+    /// Those of an SFTP server answer any number of tasks.
+    Sftp(Arc<SftpFiles>, Semaphore),
+    /// A login answers several tasks at once.
+    Login(SharedLogin),
+    /// Each answers one task at a time.
+    Others {
+        free: Mutex<Vec<Place>>,
+        permits: Semaphore,
+    },
 }
 
 impl PlacePool {
-    /// Opens a place. Requests to a server are repeated for `patience`.
-    ///
-    /// # Errors
-    /// The place cannot be reached.
-    pub async fn open(
+    /// Creates a pool of connections with a place, of which the first is open. Requests to a server
+    /// are repeated for `patience`.
+    pub fn new(
+        first: Place,
         location: Location,
         options: PlaceOptions,
         patience: Duration,
-    ) -> Result<Self> {
-        let first = Place::open(&location, &options).await?;
-        let sftp = match &first {
-            Place::Sftp(files) => Some(files.clone()),
-            _ => None,
+    ) -> Self {
+        let failure = Arc::new(PoolFailure::default());
+        let connections = match first {
+            Place::Sftp(files) => Connections::Sftp(files, Semaphore::new(SFTP_REQUESTS)),
+            Place::Login(far) => Connections::Login(SharedLogin::new(*far, failure.clone())),
+            other => Connections::Others {
+                free: Mutex::new(vec![other]),
+                permits: Semaphore::new(1),
+            },
         };
-        let permits = match sftp {
-            Some(_) => SFTP_REQUESTS,
-            None => 1,
-        };
-        Ok(Self {
+        Self {
             location,
             options,
             patience,
-            free: Mutex::new(vec![first]),
-            sftp,
-            permits: Semaphore::new(permits),
+            connections,
             has_answered: AtomicBool::new(false),
-            error: Mutex::default(),
-            failed: Notify::new(),
-        })
+            failure,
+        }
     }
 
     /// Opens further sessions, once the first has answered.
@@ -74,13 +80,13 @@ impl PlacePool {
     /// # Errors
     /// The key is gone.
     pub async fn open_others(&self) -> Result<()> {
-        if !matches!(self.location, Location::Server(_)) {
+        let Connections::Others { free, permits } = &self.connections else {
             return Ok(());
-        }
+        };
         for _ in 1..SERVER_SESSIONS {
             let place = Place::open(&self.location, &self.options).await?;
-            self.free.lock().push(place);
-            self.permits.add_permits(1);
+            free.lock().push(place);
+            permits.add_permits(1);
         }
         Ok(())
     }
@@ -114,8 +120,7 @@ impl PlacePool {
             let is_outage = self.has_answered.load(Ordering::Relaxed) && may_be_repeated(&error);
             if !is_outage || started.elapsed() >= self.patience {
                 let reason = error.to_string();
-                self.error.lock().get_or_insert(error);
-                self.failed.notify_waiters();
+                self.failure.record(error);
                 return Err(Failure::with_detail(FailureKind::Io, reason));
             }
             tokio::time::sleep(pause).await;
@@ -124,33 +129,42 @@ impl PlacePool {
     }
 
     async fn ask_once(&self, asks: &[FilesRequest]) -> Result<Vec<FilesResponse>> {
-        let _permit = self.permits.acquire().await?;
-        if let Some(files) = &self.sftp {
-            return Ok(files.answer_all(asks).await?);
+        match &self.connections {
+            Connections::Sftp(files, permits) => {
+                let _permit = permits.acquire().await?;
+                Ok(files.answer_all(asks).await?)
+            }
+            Connections::Login(login) => {
+                let answered = login.ask_all(asks).await;
+                answered.map_err(|reason| anyhow!(reason))
+            }
+            Connections::Others { free, permits } => {
+                let _permit = permits.acquire().await?;
+                let place = free.lock().pop();
+                let mut place = place.ok_or_else(|| anyhow!("an earlier request was given up"))?;
+                let answers = place.ask_all(asks).await;
+                free.lock().push(place);
+                answers
+            }
         }
-        let free = self.free.lock().pop();
-        let mut place = free.ok_or_else(|| anyhow!("an earlier request was given up"))?;
-        let answers = place.ask_all(asks).await;
-        self.free.lock().push(place);
-        answers
     }
 
     /// Waits until the place does not answer any more. Returns the reason, once.
     pub async fn ended(&self) -> anyhow::Error {
-        loop {
-            let failed = self.failed.notified();
-            if let Some(error) = self.error.lock().take() {
-                return error;
-            }
-            failed.await;
-        }
+        self.failure.recorded().await
     }
 
     /// Closes all connections.
     pub async fn end(&self) {
-        let free = std::mem::take(&mut *self.free.lock());
-        for place in free {
-            place.end().await;
+        match &self.connections {
+            Connections::Sftp(files, _) => files.end().await,
+            Connections::Login(login) => login.end().await,
+            Connections::Others { free, .. } => {
+                let free = std::mem::take(&mut *free.lock());
+                for place in free {
+                    place.end().await;
+                }
+            }
         }
     }
 }

@@ -6,9 +6,10 @@ use std::path::Path;
 use super::clouds::Cloud;
 use super::nginx::{Certificate, Served};
 use super::peers::Peer;
+use super::sshd::{self, Hosts};
 use super::{Copied, assert_same, assert_same_trees, isolated};
-use crate::common::{noise, program};
-use crate::stage::{Service, Stage, make_ssh_keys, no_temps};
+use crate::common::noise;
+use crate::stage::{Service, Stage, no_temps};
 
 const LOGIN: (&str, &str) = ("ana", "s3cret");
 
@@ -18,6 +19,8 @@ enum End {
     Local,
     /// `longhaul serve`.
     Server,
+    /// sshd with longhaul.
+    Login,
     /// sshd and nothing else.
     Sftp,
     Cloud(Cloud),
@@ -30,9 +33,10 @@ enum End {
 }
 
 impl End {
-    const ALL: [Self; 9] = [
+    const ALL: [Self; 10] = [
         Self::Local,
         Self::Server,
+        Self::Login,
         Self::Sftp,
         Self::Cloud(Cloud::S3),
         Self::Cloud(Cloud::Azure),
@@ -65,8 +69,7 @@ struct Ends {
     clouds: Vec<(Cloud, Peer)>,
     dav: Option<Peer>,
     nginx: Option<Peer>,
-    /// The command of sshd for one connection.
-    sshd: Option<String>,
+    hosts: Option<Hosts>,
 }
 
 impl Ends {
@@ -93,7 +96,7 @@ impl Ends {
                 .into_iter()
                 .filter_map(|cloud| Some((cloud, cloud.start()?)))
                 .collect(),
-            sshd: sshd(&stage),
+            hosts: Hosts::new(&stage),
             server,
             certificate,
             stage,
@@ -104,7 +107,7 @@ impl Ends {
     fn has(&self, end: End) -> bool {
         match end {
             End::Local | End::Server => true,
-            End::Sftp => self.sshd.is_some(),
+            End::Login | End::Sftp => self.hosts.is_some(),
             End::Cloud(wanted) => self.clouds.iter().any(|(cloud, _)| *cloud == wanted),
             End::Dav => self.dav.is_some(),
             End::DavTls | End::Web => self.nginx.is_some(),
@@ -126,10 +129,11 @@ impl Ends {
         match end {
             End::Local => format!("here/{path}"),
             End::Server => format!("lh://{}/{path}", self.server.address),
-            End::Sftp => format!(
-                "sftp://localhost{}/{path}",
-                self.stage.path("sftp").display()
-            ),
+            End::Login => format!("{}:{path}", sshd::LOGIN),
+            End::Sftp => {
+                let root = self.stage.path("sftp");
+                format!("sftp://{}{}/{path}", sshd::SFTP, root.display())
+            }
             End::Cloud(cloud) => cloud.location(path),
             End::Dav => format!("webdav://{}/{path}", address(&self.dav)),
             End::DavTls => format!("webdavs://{}/{path}", address(&self.nginx)),
@@ -149,54 +153,13 @@ impl Ends {
         if ends.contains(&End::Server) && ends != [End::Server; 2] {
             command.args(["--host-key", &self.server.key]);
         }
-        if let Some(sshd) = &self.sshd
-            && ends.contains(&End::Sftp)
+        if let Some(hosts) = &self.hosts
+            && (ends.contains(&End::Login) || ends.contains(&End::Sftp))
         {
-            command.args(ssh_options(sshd)).arg("-i");
-            command.arg(self.stage.path("user-key"));
+            command.arg("-F").arg(&hosts.config);
         }
         Copied::new(command.args(arguments))
     }
-}
-
-/// Returns options for a login at the sshd of a test.
-pub fn ssh_options(sshd: &str) -> Vec<&str> {
-    let options = [
-        "StrictHostKeyChecking=no",
-        "UserKnownHostsFile=/dev/null",
-        "LogLevel=ERROR",
-        sshd,
-    ];
-    options
-        .into_iter()
-        .flat_map(|option| ["-o", option])
-        .collect()
-}
-
-/// Returns the option of ssh for an sshd of this test, which has the directory `sftp`. Prints a line
-/// and returns `None` if no sshd can run here.
-pub fn sshd(stage: &Stage) -> Option<String> {
-    let is_root = rustix::process::geteuid().is_root();
-    let Some(sshd) = program("sshd").filter(|_| is_root) else {
-        eprintln!("sftp is not tested: sshd is missing, or does not run without root here");
-        return None;
-    };
-    make_ssh_keys(stage);
-    fs::create_dir_all("/run/sshd").unwrap();
-    fs::create_dir(stage.path("sftp")).unwrap();
-    let settings = format!(
-        "HostKey {}\nAuthorizedKeysFile {}\nPermitRootLogin prohibit-password\nUsePAM no\n\
-         StrictModes no\nSubsystem sftp internal-sftp\nForceCommand internal-sftp\n",
-        stage.path("host-key").display(),
-        stage.path("user-key.pub").display(),
-    );
-    let file = stage.path("sshd_config");
-    fs::write(&file, settings).unwrap();
-    Some(format!(
-        "ProxyCommand={} -i -f {}",
-        sshd.display(),
-        file.display()
-    ))
 }
 
 /// Makes a small tree with names that are special in URLs, XML, shells or listings.
@@ -258,8 +221,10 @@ fn copy_trees_between_all(ends: &Ends) {
         let again = ends.cp([from, to], &["-r", &ends.location(from, "base/."), &row]);
         again.assert_done();
         match to {
-            // A server gets small files before it has said that it has any (LH-COPY-39).
-            End::Server => assert!(again.number("unchanged_bytes") >= 3 << 20, "{from:?}"),
+            // Longhaul gets small files before it has said that it has any (LH-COPY-39).
+            End::Server | End::Login => {
+                assert!(again.number("unchanged_bytes") >= 3 << 20, "{from:?}")
+            }
             _ => assert_eq!(again.number("unchanged_files"), 5, "{from:?} to {to:?}"),
         }
     };
@@ -277,7 +242,7 @@ fn copy_trees_between_all(ends: &Ends) {
 
 /// Returns true if a copy between these ends passes through this machine.
 fn is_relayed(from: End, to: End) -> bool {
-    [from, to] != [End::Server; 2]
+    from != to || !matches!(from, End::Server | End::Login)
 }
 
 /// Copies back what each end has, and compares it with the tree.
@@ -288,7 +253,8 @@ fn compare_trees_of_all(ends: &Ends) {
         let back = format!("here/back {from:?}");
         fs::create_dir(ends.stage.path(&back)).unwrap();
         // A whole bucket or server has what came from each.
-        let source = ends.location(from, if from == End::Sftp { "." } else { "" });
+        let at_host = matches!(from, End::Login | End::Sftp);
+        let source = ends.location(from, if at_host { "." } else { "" });
         let pulled = ends.cp([from, End::Local], &["-r", &source, &back]);
         pulled.assert_done();
         let back = ends.stage.path(&back);
@@ -298,7 +264,7 @@ fn compare_trees_of_all(ends: &Ends) {
         }
         assert!(no_temps(&back));
     }
-    for root in ["nginx", "rclone", "root", "sftp"] {
+    for root in ["login", "nginx", "rclone", "root", "sftp"] {
         let root = ends.stage.path(root);
         assert!(!root.exists() || no_temps(&root), "{}", root.display());
     }

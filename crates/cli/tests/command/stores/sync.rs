@@ -5,6 +5,7 @@ use std::os::unix::fs::symlink;
 
 use super::clouds::Cloud;
 use super::peers::Peer;
+use super::sshd::{self, Hosts};
 use super::{World, assert_same_trees, isolated};
 use crate::stage::{Stage, errors};
 
@@ -136,16 +137,16 @@ fn mirrors_at_webdav_servers_are_exact() {
 #[test]
 fn mirrors_at_sftp_servers_are_exact() {
     let stage = Stage::new();
-    let Some(sshd) = super::matrix::sshd(&stage) else {
+    let Some(hosts) = Hosts::new(&stage) else {
         return;
     };
     fs::create_dir(stage.path("here/back")).unwrap();
-    let there = format!("sftp://localhost{}/tree", stage.path("sftp").display());
+    let host = sshd::SFTP;
+    let there = format!("sftp://{host}{}/tree", stage.path("sftp").display());
     let run = |arguments: &[&str]| {
         let mut command = isolated(&stage);
         let (name, rest) = arguments.split_first().unwrap();
-        command.arg(name).args(super::matrix::ssh_options(&sshd));
-        command.arg("-i").arg(stage.path("user-key")).args(rest);
+        command.arg(name).arg("-F").arg(&hosts.config).args(rest);
         let output = command.output().unwrap();
         let printed = String::from_utf8(output.stdout.clone()).unwrap();
         (output.status.code(), printed + &errors(&output))
@@ -155,7 +156,7 @@ fn mirrors_at_sftp_servers_are_exact() {
     // Another login and a link do not hide that it is the same directory.
     make_tree(&stage, "sftp/tree");
     symlink(stage.path("sftp/tree"), stage.path("sftp/link")).unwrap();
-    let link = format!("sftp://root@localhost{}", stage.path("sftp/link").display());
+    let link = format!("sftp://root@{host}{}", stage.path("sftp/link").display());
     let inside = format!("{link}/d");
     for options in [&["--delete"][..], &[]] {
         let ends = [inside.as_str(), there.as_str()];
