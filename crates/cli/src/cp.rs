@@ -66,7 +66,7 @@ use receipt::PendingReceipt;
 use routing::Routing;
 pub use run_options::RunOptions;
 use scp_options::ScpOptions;
-use stdin::LocalSources;
+use stdin::{LocalSources, StdinUse};
 use to_server::PushContext;
 use with_store::StoreContext;
 
@@ -456,7 +456,7 @@ impl Cp {
                 sources,
                 destination,
             } => {
-                let opened = self.local_sources(sources).await?;
+                let opened = self.local_sources(sources, watch)?;
                 return self
                     .push_over_ssh(opened, destination, filter, (watch, beside), receipt)
                     .await;
@@ -474,7 +474,7 @@ impl Cp {
                 destination,
             } => {
                 let context = SftpContext::requested(watch, beside);
-                let opened = self.local_sources(sources).await?;
+                let opened = self.local_sources(sources, watch)?;
                 return self
                     .push_over_sftp(opened, destination, filter, context)
                     .await;
@@ -524,7 +524,7 @@ impl Cp {
                 sources,
                 destination,
             } => {
-                let opened = self.local_sources(sources).await?;
+                let opened = self.local_sources(sources, watch)?;
                 let names = opened.names.clone();
                 let destination =
                     CopyDestination::local(destination, names, options, CopyToken::random()?)?
@@ -550,7 +550,7 @@ impl Cp {
                 sources,
                 destination,
             } => {
-                let opened = self.local_sources(sources).await?;
+                let opened = self.local_sources(sources, watch)?;
                 let context = PushContext {
                     watch,
                     beside,
@@ -592,8 +592,13 @@ impl Cp {
         Ok(outcome.into())
     }
 
-    async fn local_sources(&self, sources: &[PathBuf]) -> Result<LocalSources> {
-        let mut opened = LocalSources::open(sources, self.options.recursive, self.device).await?;
+    fn local_sources(&self, sources: &[PathBuf], watch: &Arc<CopyWatch>) -> Result<LocalSources> {
+        let stdin = match self.options.by {
+            Some(_) => StdinUse::Stored("a deadline needs its size"),
+            None => StdinUse::Streamed,
+        };
+        let recursive = self.options.recursive;
+        let mut opened = LocalSources::open(sources, recursive, self.device, stdin, watch)?;
         opened.found = opened.found.keeping(self.preservation(), self.changes());
         Ok(opened)
     }
@@ -696,6 +701,7 @@ impl Cp {
             packs: false,
             delta: self.options.delta || self.options.inplace,
             in_place: self.options.inplace,
+            late_sizes: false,
             keep,
             bearer: None,
         };

@@ -16,6 +16,7 @@ use super::{
     result,
 };
 use crate::error::{Failure, FailureKind};
+use crate::late_size::is_late;
 use crate::store::AnnouncedFile;
 use crate::tree_hash::{BlockHash, Hash, Subtree, TreeHash};
 use crate::wire::{Block, EntryHead, Frame, MAX_HAVE_SUBTREES};
@@ -40,6 +41,10 @@ pub(crate) enum BlockClass {
 /// A file that arrives in blocks.
 pub(super) struct ArrivingFile<P: LedgerTypes> {
     announced: Arc<AnnouncedFile>,
+    /// Size in bytes, late until LATE_END has told it.
+    size: u64,
+    /// End of the last block that has arrived of a file of late size, in bytes.
+    reach: u64,
     tree: TreeHash,
     /// True if an earlier copy has left a part of it.
     is_resumed: bool,
@@ -80,6 +85,15 @@ enum WriterState<P: LedgerTypes> {
 impl<P: LedgerTypes> ArrivingFile<P> {
     pub(super) fn is_being_committed(&self) -> bool {
         matches!(self.writer, WriterState::Committing)
+    }
+
+    /// Returns the number of bytes of the block at `offset`, which has arrived.
+    fn len_at(&self, offset: u64) -> u64 {
+        let end = match is_late(self.size) {
+            true => self.reach,
+            false => self.size,
+        };
+        (1 << self.announced.block_log2).min(end.saturating_sub(offset))
     }
 
     fn bytes(&self) -> u64 {
@@ -145,6 +159,8 @@ impl<P: LedgerTypes> CopyLedger<P> {
         let counted = tree.covered();
         let file = ArrivingFile {
             most_runs: tree.subtree_count(),
+            size: announced.size,
+            reach: 0,
             announced: Arc::new(announced),
             tree,
             is_resumed: counted > 0,
@@ -176,10 +192,15 @@ impl<P: LedgerTypes> CopyLedger<P> {
                 None => Err(UNDESCRIBED),
             };
         };
-        let (whole, size) = (1u64 << file.announced.block_log2, file.announced.size);
+        let (whole, size) = (1u64 << file.announced.block_log2, file.size);
+        let len = u64::from(block.len);
         let fits = block.offset.is_multiple_of(whole)
             && block.offset < size
-            && u64::from(block.len) == whole.min(size - block.offset);
+            && match is_late(size) {
+                // The last block may be shorter.
+                true => len <= whole,
+                false => len == whole.min(size - block.offset),
+            };
         if !fits {
             return Err(Rejection::Protocol("a block does not fit its file"));
         }
@@ -234,6 +255,7 @@ impl<P: LedgerTypes> CopyLedger<P> {
             ));
             return false;
         };
+        file.reach = file.reach.max(block.offset + u64::from(block.len));
         if let Some(in_flight) = file.in_flight.get_mut(&block.offset) {
             in_flight.askers.push(asker);
             return false;
@@ -331,8 +353,7 @@ impl<P: LedgerTypes> CopyLedger<P> {
         }
         out.extend(answers(askers, &block_answer(id, offset, None)));
         if let Some(file) = self.files.get_mut(&id) {
-            let whole = 1u64 << file.announced.block_log2;
-            let len = whole.min(file.announced.size.saturating_sub(offset));
+            let len = file.len_at(offset);
             file.counted += len;
             out.push(LedgerAction::Count(len as i64));
             file.write_next(place, out);
