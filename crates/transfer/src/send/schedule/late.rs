@@ -116,9 +116,10 @@ mod tests {
         let hash = BlockHash::from_bytes([1; 32]);
         assert_eq!(schedule.block_read(0, 0, hash), None);
         assert!(schedule.acknowledged(0, 0, NOW), "the source may drop it");
-        assert_eq!(take(&mut schedule), [], "nothing more has been read");
+        assert!(take(&mut schedule).is_empty(), "nothing more has been read");
         schedule.grown(3 * BLOCK, false);
-        assert_eq!(take(&mut schedule), [BLOCK, 2 * BLOCK]);
+        assert_eq!(take(&mut schedule), [BLOCK]);
+        assert_eq!(take(&mut schedule), [2 * BLOCK]);
         assert!(!schedule.acknowledged(0, BLOCK, NOW), "it was not read yet");
         assert_eq!(schedule.block_read(0, BLOCK, hash), None);
         schedule.grown(3 * BLOCK + 5, true);
