@@ -130,8 +130,8 @@ impl BlockHasher {
 
 /// The hash tree of one file. It remembers which blocks it has seen and merges subtrees where
 /// possible. It holds at most one subtree for each run of blocks. Memory therefore grows with how
-/// far out of order blocks arrive, not with the file size. While the size is late, it also holds one
-/// subtree of each level, as any two that begin the file may be all of it.
+/// far out of order blocks arrive, not with the file size. While the size is late, it also holds
+/// one subtree of each level, as any two that begin the file may be all of it.
 #[derive(Debug, Clone)]
 pub(crate) struct TreeHash {
     size: u64,

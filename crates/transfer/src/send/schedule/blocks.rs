@@ -2,8 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::late::EXPECTED_BYTES;
-use crate::late_size::{LATE_SIZE, is_late};
+use crate::late_size::{EXPECTED_BYTES, LATE_SIZE, is_late};
 use crate::tree_hash::{BlockHash, Hash, Subtree, TreeHash};
 
 /// Memory of an open file, and of each separate run of its blocks that have been read or are still

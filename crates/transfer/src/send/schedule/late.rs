@@ -3,12 +3,9 @@
 use super::entry::TrackedEntry;
 use super::work::WakeTarget;
 use super::{FoundEntry, Schedule};
-use crate::late_size::LATE_SIZE;
+use crate::late_size::{EXPECTED_BYTES, LATE_SIZE};
 use crate::path::RelPath;
 use crate::wire::Meta;
-
-/// Bytes that are assumed to follow while the end is not known: enough to be worth several streams.
-pub(super) const EXPECTED_BYTES: u64 = 1 << 30;
 
 /// Progress of the source in reading a file of late size.
 #[derive(Debug, Clone, Copy)]
@@ -79,9 +76,11 @@ impl Schedule {
 mod tests {
     use std::time::Duration;
 
+    use proptest::prelude::*;
+
     use super::super::*;
     use crate::late_size::{LATE_BLOCK_LOG2, LATE_SIZE};
-    use crate::tree_hash::BlockHash;
+    use crate::tree_hash::{BlockHash, BlockHasher};
     use crate::wire::Compare;
 
     const BLOCK: u64 = 1 << LATE_BLOCK_LOG2;
@@ -129,5 +128,146 @@ mod tests {
         assert_eq!(take(&mut schedule), [3 * BLOCK]);
         assert_eq!(schedule.block_read(0, 3 * BLOCK, hash), None);
         assert!(schedule.block_read(0, 2 * BLOCK, hash).is_some());
+    }
+
+    /// Size of a block in the tests with content.
+    const KIB: u64 = 1024;
+
+    #[derive(Debug, Clone, Copy)]
+    enum Step {
+        Grow,
+        Take(StreamId),
+        Read(StreamId),
+        Answer(StreamId),
+        Lose(StreamId),
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        let stream = || 0..2u32;
+        prop_oneof![
+            3 => Just(Step::Grow),
+            3 => stream().prop_map(Step::Take),
+            3 => stream().prop_map(Step::Read),
+            3 => stream().prop_map(Step::Answer),
+            1 => stream().prop_map(Step::Lose),
+        ]
+    }
+
+    /// A late file of this content, and the blocks that two streams carry.
+    struct World {
+        data: Vec<u8>,
+        schedule: Schedule,
+        available: u64,
+        taken: [VecDeque<u64>; 2],
+        unanswered: [VecDeque<u64>; 2],
+        root: Option<Hash>,
+        now: Duration,
+    }
+
+    impl World {
+        fn new(data: Vec<u8>) -> Self {
+            let mut schedule = Schedule::default();
+            (0..2).for_each(|stream| schedule.add_stream(stream));
+            schedule.found_late(0, RelPath::root(), Meta::default(), KIB);
+            Self {
+                data,
+                schedule,
+                available: KIB,
+                taken: Default::default(),
+                unanswered: Default::default(),
+                root: None,
+                now: Duration::ZERO,
+            }
+        }
+
+        fn size(&self) -> u64 {
+            self.data.len() as u64
+        }
+
+        fn perform(&mut self, step: Step) {
+            self.now += Duration::from_millis(10);
+            match step {
+                Step::Grow => {
+                    self.available = (self.available + KIB).min(self.size());
+                    let is_whole = self.available == self.size();
+                    assert!(self.schedule.grown(self.available, is_whole));
+                    assert!(self.schedule.totals().bytes <= self.size());
+                }
+                Step::Take(stream) => self.take(stream),
+                Step::Read(stream) => {
+                    let Some(offset) = self.taken[stream as usize].pop_front() else {
+                        return;
+                    };
+                    self.unanswered[stream as usize].push_back(offset);
+                    let end = self.size().min(offset + KIB);
+                    assert!(end <= self.available);
+                    let mut hasher = BlockHasher::new(offset, end - offset, LATE_SIZE);
+                    hasher.update(&self.data[offset as usize..end as usize]);
+                    let hash = hasher.finish();
+                    if let Some(root) = self.schedule.block_read(0, offset, hash) {
+                        let size = self.size();
+                        assert!(self.schedule.file_read(stream, 0, size, root, self.now));
+                        self.root = Some(root);
+                    }
+                }
+                Step::Answer(stream) => {
+                    if let Some(offset) = self.unanswered[stream as usize].pop_front() {
+                        assert!(self.schedule.acknowledged(0, offset, self.now));
+                    }
+                }
+                Step::Lose(stream) => {
+                    self.taken[stream as usize].clear();
+                    self.unanswered[stream as usize].clear();
+                    self.schedule.remove_stream(stream);
+                    self.schedule.add_stream(stream);
+                }
+            }
+        }
+
+        fn take(&mut self, stream: StreamId) {
+            let next = self.schedule.next_step(stream, self.now, MAX_BATCH_ENTRIES);
+            let NextStep::Send(work) = next else {
+                return;
+            };
+            for work in work {
+                let offset = match work {
+                    StreamWork::Open { .. } => {
+                        assert!(self.schedule.opened(0, LATE_SIZE, 10, false));
+                        0
+                    }
+                    StreamWork::Block { offset, .. } => offset,
+                    StreamWork::FileEnd { .. } => continue,
+                    other => panic!("{other:?}"),
+                };
+                self.taken[stream as usize].push_back(offset);
+            }
+        }
+    }
+
+    proptest! {
+        /// However reading, sending, answers and losses of streams mix, every block is sent.
+        #[test]
+        fn late_file_is_sent_whole(
+            size in KIB + 1..40 * KIB,
+            seed in any::<u64>(),
+            steps in prop::collection::vec(step(), 0..200),
+        ) {
+            let data: Vec<u8> = (0..size).map(|i| (i ^ seed).to_le_bytes()[0]).collect();
+            let hash = *blake3::hash(&data).as_bytes();
+            let mut world = World::new(data);
+            for step in steps {
+                world.perform(step);
+            }
+            for _ in 0..500 {
+                world.perform(Step::Grow);
+                for stream in 0..2 {
+                    world.perform(Step::Take(stream));
+                    world.perform(Step::Read(stream));
+                    world.perform(Step::Answer(stream));
+                }
+            }
+            prop_assert_eq!(world.root, Some(hash));
+            prop_assert_eq!(world.schedule.bytes_done(), size);
+        }
     }
 }
