@@ -410,8 +410,9 @@ impl Cp {
             report.set_unverified(reason);
         }
         let exit = report.summary.exit_code;
-        report.summary.kept =
-            !self.options.no_resume && matches!(exit, Exit::BrokeOff | Exit::Interrupted);
+        // Standard input cannot be read again.
+        let may_resume = !self.options.no_resume && !stdin::is_source(&self.paths);
+        report.summary.kept = may_resume && matches!(exit, Exit::BrokeOff | Exit::Interrupted);
         let is_done = report.summary.ok;
         if self.options.no_encrypt && report.encrypted == Some(true) && is_done {
             watch.notice(

@@ -1,5 +1,6 @@
 //! `cp - DST`: standard input as a source.
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
@@ -58,8 +59,7 @@ impl LocalSources {
         stdin: StdinUse,
         watch: &Arc<CopyWatch>,
     ) -> Result<Self> {
-        let is_stdin = |path: &PathBuf| path.as_path() == Path::new("-");
-        if !sources.iter().any(is_stdin) {
+        if !sources.iter().any(|source| is_stdin(source)) {
             let (found, names) = match devices {
                 true => Sources::local_with_devices(sources, recursive)?,
                 false => Sources::local(sources, recursive)?,
@@ -100,6 +100,15 @@ impl LocalSources {
             labels: vec!["-".to_owned()],
         })
     }
+}
+
+/// Returns true if standard input is the source among these sources and their destination.
+pub fn is_source(paths: &[OsString]) -> bool {
+    matches!(paths, [source, _] if is_stdin(Path::new(source)))
+}
+
+fn is_stdin(source: &Path) -> bool {
+    source == Path::new("-")
 }
 
 fn open_stdin() -> io::Result<File> {

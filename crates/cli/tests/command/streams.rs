@@ -3,6 +3,7 @@
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Output, Stdio};
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::common::login::Login;
@@ -50,7 +51,13 @@ fn standard_input_is_stored_where_its_size_is_needed() {
 }
 
 #[test]
-fn killed_copy_of_standard_input_leaves_no_file() {
+fn stopped_copy_of_standard_input_leaves_no_file() {
+    for signal in [Signal::KILL, Signal::INT] {
+        stop_copy_of_standard_input(signal);
+    }
+}
+
+fn stop_copy_of_standard_input(signal: Signal) {
     let stage = Stage::new();
     let server = stage.serve(&[]);
     let content = stage.noise("input", 3_000_001);
@@ -65,16 +72,21 @@ fn killed_copy_of_standard_input_leaves_no_file() {
     input.write_all(&content).unwrap();
     // Some of it has arrived, and the end has not come.
     let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    let has_arrived = lines.map_while(Result::ok).any(|line| {
-        let event: Value = serde_json::from_str(&line).unwrap();
-        event["event"] == "progress" && event["bytes"].as_u64() > Some(0)
-    });
-    assert!(has_arrived);
+    let mut events = lines
+        .map_while(Result::ok)
+        .map(|line| serde_json::from_str::<Value>(&line).unwrap());
+    let has_arrived =
+        |event: Value| event["event"] == "progress" && event["bytes"].as_u64() > Some(0);
+    assert!(events.any(has_arrived));
     let names = || std::fs::read_dir(stage.path("root")).unwrap();
     assert_eq!(names().count(), 1, "a temporary file");
-    child.kill().unwrap();
+    let process = Pid::from_child(&child);
+    kill_process(process, signal).unwrap();
     child.wait().unwrap();
     drop(input);
+    if signal == Signal::INT {
+        assert_eq!(events.last().unwrap()["kept"], false);
+    }
     assert!(!stage.path("root/x.tar").exists());
     // The same name is free for the next copy.
     let mut command = stage.longhaul("me");
