@@ -43,8 +43,11 @@ pub(super) struct ArrivingFile<P: LedgerTypes> {
     announced: Arc<AnnouncedFile>,
     /// Size in bytes, late until LATE_END has told it.
     size: u64,
-    /// End of the last block that has arrived of a file of late size, in bytes.
+    /// End of the last block that has arrived, in bytes.
     reach: u64,
+    /// End of the last block that has arrived and is shorter than others, in bytes. Two different
+    /// ones do not fit any size.
+    short_end: Option<u64>,
     tree: TreeHash,
     /// True if an earlier copy has left a part of it.
     is_resumed: bool,
@@ -85,6 +88,27 @@ enum WriterState<P: LedgerTypes> {
 impl<P: LedgerTypes> ArrivingFile<P> {
     pub(super) fn is_being_committed(&self) -> bool {
         matches!(self.writer, WriterState::Committing)
+    }
+
+    /// Returns true if the file can have this block (LH-COPY-14).
+    fn can_have(&self, block: &Block) -> bool {
+        let (whole, len) = (1u64 << self.announced.block_log2, u64::from(block.len));
+        let end = block.offset.saturating_add(len);
+        block.offset.is_multiple_of(whole)
+            && block.offset < self.size
+            && match is_late(self.size) {
+                // Only the last block may be shorter.
+                true if len < whole => {
+                    self.reach <= end && self.short_end.is_none_or(|known| known == end)
+                }
+                true => len == whole && self.short_end.is_none_or(|known| end < known),
+                false => len == whole.min(self.size - block.offset),
+            }
+    }
+
+    /// Returns true if no block that has arrived contradicts the size of a file of late size.
+    pub(super) fn may_have_size(&self, size: u64) -> bool {
+        self.reach <= size && self.short_end.is_none_or(|end| end == size)
     }
 
     /// Returns the number of bytes of the block at `offset`, which has arrived.
@@ -161,6 +185,7 @@ impl<P: LedgerTypes> CopyLedger<P> {
             most_runs: tree.subtree_count(),
             size: announced.size,
             reach: 0,
+            short_end: None,
             announced: Arc::new(announced),
             tree,
             is_resumed: counted > 0,
@@ -192,20 +217,11 @@ impl<P: LedgerTypes> CopyLedger<P> {
                 None => Err(UNDESCRIBED),
             };
         };
-        let (whole, size) = (1u64 << file.announced.block_log2, file.size);
-        let len = u64::from(block.len);
-        let fits = block.offset.is_multiple_of(whole)
-            && block.offset < size
-            && match is_late(size) {
-                // The last block may be shorter.
-                true => len <= whole,
-                false => len == whole.min(size - block.offset),
-            };
-        if !fits {
+        if !file.can_have(block) {
             return Err(Rejection::Protocol("a block does not fit its file"));
         }
         Ok(BlockClass::Wanted {
-            size,
+            size: file.size,
             has_permit: !matches!(file.writer, WriterState::Unopened),
         })
     }
@@ -246,6 +262,11 @@ impl<P: LedgerTypes> CopyLedger<P> {
         asker: P::Asker,
         out: &mut Vec<LedgerAction<P>>,
     ) -> bool {
+        // Another block, or the end of a file of late size, may have come since it was classified.
+        let contradicts = |file: &ArrivingFile<P>| !file.can_have(block);
+        if self.files.get(&block.id).is_some_and(contradicts) {
+            self.fail_file(block.id, Failure::new(FailureKind::Verification), out);
+        }
         let Some(file) = self.files.get_mut(&block.id) else {
             // LH-COPY-20: this includes a failure whose earlier report was lost.
             let failed = self.recorded(block.id).and_then(Result::err);
@@ -255,7 +276,11 @@ impl<P: LedgerTypes> CopyLedger<P> {
             ));
             return false;
         };
-        file.reach = file.reach.max(block.offset + u64::from(block.len));
+        let end = block.offset + u64::from(block.len);
+        file.reach = file.reach.max(end);
+        if u64::from(block.len) < 1 << file.announced.block_log2 {
+            file.short_end = Some(end);
+        }
         if let Some(in_flight) = file.in_flight.get_mut(&block.offset) {
             in_flight.askers.push(asker);
             return false;

@@ -323,6 +323,13 @@ fn lh_copy_81_end_must_fit_a_late_file() {
         };
         assert!(out.iter().any(failed), "{end}");
     }
+    // Only the last block is short, and there is one.
+    let (ledger, _) = late_file(&[(BLOCK, BLOCK + 5)]);
+    for (offset, size) in [(BLOCK, BLOCK + 6), (2 * BLOCK, 4 * BLOCK), (0, 5)] {
+        let block = block_of(0, offset, size);
+        assert!(ledger.classify_block(&block).is_err(), "{offset}");
+    }
+    assert!(ledger.classify_block(&block_of(0, 0, size)).is_ok());
     let (mut ledger, mut out) = late_file(&[]);
     assert!(ledger.admit_end(0, None).is_err(), "FILE_END");
     assert!(ledger.admit_end(0, Some(BLOCK)).is_err(), "one block");

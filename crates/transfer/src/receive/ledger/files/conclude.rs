@@ -43,7 +43,7 @@ impl<P: LedgerTypes> CopyLedger<P> {
         let Some(file) = self.files.get_mut(&id) else {
             return;
         };
-        if is_late(file.size) && file.reach <= size {
+        if is_late(file.size) && file.may_have_size(size) {
             file.size = size;
             let empty = TreeHash::new(size, file.announced.block_log2);
             file.tree = std::mem::replace(&mut file.tree, empty).with_size(size);
