@@ -67,7 +67,7 @@ use receipt::PendingReceipt;
 use routing::Routing;
 pub use run_options::RunOptions;
 use scp_options::ScpOptions;
-use stdin::LocalSources;
+use stdin::{LocalSources, StdinUse};
 use to_server::PushContext;
 use with_store::StoreContext;
 
@@ -412,8 +412,9 @@ impl Cp {
             report.set_unverified(reason);
         }
         let exit = report.summary.exit_code;
-        report.summary.kept =
-            !self.options.no_resume && matches!(exit, Exit::BrokeOff | Exit::Interrupted);
+        // Standard input cannot be read again.
+        let may_resume = !self.options.no_resume && !stdin::is_source(&self.paths);
+        report.summary.kept = may_resume && matches!(exit, Exit::BrokeOff | Exit::Interrupted);
         let is_done = report.summary.ok;
         if self.options.no_encrypt && report.encrypted == Some(true) && is_done {
             watch.notice(
@@ -464,7 +465,7 @@ impl Cp {
                 sources,
                 destination,
             } => {
-                let opened = self.local_sources(sources).await?;
+                let opened = self.local_sources(sources, watch)?;
                 return self
                     .push_over_ssh(opened, destination, filter, over_ssh)
                     .await;
@@ -482,7 +483,7 @@ impl Cp {
                 destination,
             } => {
                 let context = SftpContext::requested(watch, beside);
-                let opened = self.local_sources(sources).await?;
+                let opened = self.local_sources(sources, watch)?;
                 return self
                     .push_over_sftp(opened, destination, filter, context)
                     .await;
@@ -532,7 +533,7 @@ impl Cp {
                 sources,
                 destination,
             } => {
-                let opened = self.local_sources(sources).await?;
+                let opened = self.local_sources(sources, watch)?;
                 let names = opened.names.clone();
                 let destination =
                     CopyDestination::local(destination, names, options, CopyToken::random()?)?
@@ -558,7 +559,7 @@ impl Cp {
                 sources,
                 destination,
             } => {
-                let opened = self.local_sources(sources).await?;
+                let opened = self.local_sources(sources, watch)?;
                 let context = PushContext {
                     watch,
                     beside,
@@ -600,8 +601,13 @@ impl Cp {
         Ok(outcome.into())
     }
 
-    async fn local_sources(&self, sources: &[PathBuf]) -> Result<LocalSources> {
-        let mut opened = LocalSources::open(sources, self.options.recursive, self.device).await?;
+    fn local_sources(&self, sources: &[PathBuf], watch: &Arc<CopyWatch>) -> Result<LocalSources> {
+        let stdin = match self.options.by {
+            Some(_) => StdinUse::Stored("a deadline needs its size"),
+            None => StdinUse::Streamed,
+        };
+        let recursive = self.options.recursive;
+        let mut opened = LocalSources::open(sources, recursive, self.device, stdin, watch)?;
         opened.found = opened.found.keeping(self.preservation(), self.changes());
         Ok(opened)
     }
@@ -704,6 +710,7 @@ impl Cp {
             packs: false,
             delta: self.options.delta || self.options.inplace,
             in_place: self.options.inplace,
+            late_sizes: false,
             keep,
             bearer: None,
         };

@@ -248,6 +248,7 @@ impl<C: Connector> Client<C> {
     pub async fn push(self, sources: Sources, names: Vec<String>) -> Result<CopyOutcome, Error> {
         let sources = Arc::new(sources.restricted_to(self.hello.portion, self.hello.hard_links));
         let mut run = RunState::new(&self);
+        run.hello.late_sizes = sources.source().has_late_sizes();
         loop {
             let queue = WorkQueue::new(
                 sources.clone(),

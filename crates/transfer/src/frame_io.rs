@@ -445,6 +445,7 @@ fn is_packed(frame_type: FrameType) -> bool {
             | FrameType::Symlink
             | FrameType::Special
             | FrameType::FileEnd
+            | FrameType::LateEnd
             | FrameType::Failed
             | FrameType::End
             | FrameType::Offer

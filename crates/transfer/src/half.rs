@@ -23,6 +23,14 @@ impl Half {
         matches!(role, Some(ReceiptRole::Signs(_)))
     }
 
+    /// Returns true if the size of a file that this end receives may be told at its end.
+    pub(crate) fn takes_late_sizes(&self) -> bool {
+        match self {
+            Self::Sending(_) => false,
+            Self::Receiving(receiver) => receiver.takes_late_sizes(),
+        }
+    }
+
     /// Returns the side of this end in each of the copy's connections.
     pub(crate) fn side(&self) -> drs::Side {
         match self {

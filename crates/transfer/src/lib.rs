@@ -21,6 +21,7 @@ pub mod fuzzing;
 mod grants;
 mod half;
 mod hole_hash;
+mod late_size;
 mod limits;
 mod listening;
 mod local;

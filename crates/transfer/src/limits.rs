@@ -29,6 +29,9 @@ pub struct ServerLimits {
     pub hello_timeout: Duration,
     /// Time for which a copy without a stream is kept.
     pub stream_grace: Duration,
+    /// Time for which a copy without a stream is kept if the size of a file may be told at its end.
+    /// Its client cannot read that file again.
+    pub late_stream_grace: Duration,
     /// Time for which a file waits for a permit among `open_files` before it fails with
     /// [`crate::FailureKind::Limit`].
     pub file_timeout: Duration,
@@ -57,6 +60,7 @@ impl Default for ServerLimits {
             bookkeeping: 256 << 20,
             hello_timeout: Duration::from_secs(20),
             stream_grace: Duration::from_secs(20),
+            late_stream_grace: Duration::from_secs(300),
             file_timeout: Duration::from_secs(5),
         }
     }

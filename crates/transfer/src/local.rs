@@ -60,6 +60,8 @@ pub async fn copy_local(
         observer,
         labels(),
     )?;
+    receiver.take_late_sizes();
+    queue.settle_late_sizes(receiver.takes_late_sizes());
     let walk = queue.clone();
     let found = progress.clone();
     let walked = tokio::task::spawn_blocking(move || {

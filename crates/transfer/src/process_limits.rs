@@ -57,6 +57,11 @@ impl ProcessLimits {
         (self.copy_descriptors() / 4).clamp(1, most.max(1))
     }
 
+    /// Returns the number of bytes of an input that a copy may keep in memory, at most `most`.
+    pub fn input_bytes(self, most: usize) -> usize {
+        self.address_space.map_or(most, |space| most.min(space / 8))
+    }
+
     /// Returns the number of directories that a copy may keep open.
     pub(crate) fn open_directories(self) -> usize {
         (self.copy_descriptors() / 6).clamp(1, OPEN_DIRECTORIES_PER_COPY)

@@ -360,6 +360,7 @@ impl Server {
             packs: copy.hello.packs,
             delta: copy.hello.delta,
             keep: copy.hello.keep,
+            late_sizes: half.takes_late_sizes(),
             // LH-COPY-76: a stream that is relayed has no delegation.
             member: self.member.get().copied().filter(|_| delegation.is_none()),
         })

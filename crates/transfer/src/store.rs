@@ -38,6 +38,11 @@ pub(crate) trait FileStore: Send + Sync + 'static {
     /// Returns the number of sources of the copy.
     fn sources(&self) -> usize;
 
+    /// Returns true if it can write files whose size is known only at their end (LH-COPY-79).
+    fn takes_late_sizes(&self) -> bool {
+        true
+    }
+
     /// Returns the number of bytes in the names of the sources.
     fn name_bytes(&self) -> u64;
 

@@ -15,6 +15,8 @@ use blake3::hazmat::{
     ChainingValue, HasherExt, Mode, merge_subtrees_non_root, merge_subtrees_root,
 };
 
+use crate::late_size::is_late;
+
 /// A BLAKE3 root hash.
 pub type Hash = [u8; 32];
 
@@ -128,7 +130,8 @@ impl BlockHasher {
 
 /// The hash tree of one file. It remembers which blocks it has seen and merges subtrees where
 /// possible. It holds at most one subtree for each run of blocks. Memory therefore grows with how
-/// far out of order blocks arrive, not with the file size.
+/// far out of order blocks arrive, not with the file size. While the size is late, it also holds
+/// one subtree of each level, as any two that begin the file may be all of it.
 #[derive(Debug, Clone)]
 pub(crate) struct TreeHash {
     size: u64,
@@ -153,6 +156,18 @@ impl TreeHash {
             coarse: None,
             root,
         }
+    }
+
+    /// Returns the tree of the same file once its size is known, which was late so far. Blocks
+    /// beyond that size are dropped.
+    #[must_use]
+    pub(crate) fn with_size(self, size: u64) -> Self {
+        let mut tree = Self::new(size, self.block_log2);
+        tree.coarse = self.coarse.is_some().then(Vec::new);
+        for subtree in self.subtrees() {
+            tree.insert_subtree(subtree);
+        }
+        tree
     }
 
     /// Keeps the coarse subtrees that are completed from now on.
@@ -288,6 +303,10 @@ impl TreeHash {
             else {
                 break;
             };
+            // It may be the whole file, whose root is hashed with a flag of its own.
+            if offset.min(sibling) == 0 && is_late(self.size) {
+                break;
+            }
             let (left, right) = if offset < sibling {
                 (value, other)
             } else {
@@ -310,6 +329,7 @@ impl TreeHash {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::late_size::LATE_SIZE;
     use proptest::prelude::*;
 
     fn block_hash(data: &[u8], offset: usize, block: usize) -> BlockHash {
@@ -343,6 +363,36 @@ mod tests {
                 for (m, &o) in offsets.iter().enumerate() {
                     prop_assert_eq!(tree.covers(o as u64), m <= n);
                 }
+            }
+            prop_assert_eq!(tree.root(), Some(*blake3::hash(&data).as_bytes()));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn lh_copy_81_late_size_gives_the_same_hash(
+            size in 1_025usize..60_000,
+            seed in any::<u64>(),
+            before in 0usize..60,
+        ) {
+            let data: Vec<u8> = (0..size).map(|i| (i as u64 ^ seed).to_le_bytes()[0]).collect();
+            let mut offsets: Vec<usize> = (0..size).step_by(1024).collect();
+            offsets.sort_by_key(|&o| (o as u64 ^ seed).wrapping_mul(0x9E37_79B9_7F4A_7C15));
+            let mut tree = TreeHash::new(LATE_SIZE, 10);
+            let (early, late) = offsets.split_at(before.min(offsets.len()));
+            for &offset in early {
+                tree.insert(offset as u64, block_hash(&data, offset, 1024));
+                prop_assert_eq!(tree.root(), None);
+            }
+            let in_order = early.len() == offsets.len();
+            prop_assert!(!in_order || tree.subtree_count() <= 17);
+            let mut tree = tree.with_size(size as u64);
+            for &offset in early {
+                prop_assert!(tree.covers(offset as u64));
+            }
+            for &offset in late {
+                prop_assert_eq!(tree.root(), None);
+                tree.insert(offset as u64, block_hash(&data, offset, 1024));
             }
             prop_assert_eq!(tree.root(), Some(*blake3::hash(&data).as_bytes()));
         }

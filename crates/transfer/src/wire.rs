@@ -120,6 +120,7 @@ pub(crate) enum FrameType {
     Signature = 31,
     PatchBlock = 32,
     Pack = 33,
+    LateEnd = 34,
 }
 
 /// Value that distinguishes one state of a source file from every other. The sender chooses it, and
@@ -238,7 +239,7 @@ pub(crate) enum Frame {
     /// Server: refuses, with the reason.
     Refuse { kind: RefusalKind, detail: String },
     /// A file that comes in blocks. It precedes the first block of the file on each stream
-    /// (LH-COPY-13).
+    /// (LH-COPY-13). Its size may be [`LATE_SIZE`](crate::late_size::LATE_SIZE).
     File {
         head: EntryHead,
         meta: Meta,
@@ -297,6 +298,8 @@ pub(crate) enum Frame {
     },
     /// Hash of a file, once all of it has been read unchanged (LH-COPY-15).
     FileEnd { id: u64, hash: Hash },
+    /// Size and hash of a file whose FILE left its size open (LH-COPY-81).
+    LateEnd { id: u64, size: u64, hash: Hash },
     /// An entry that could not be read (LH-COPY-16). From the receiver, and without a number, a
     /// late failure of an entry that was written.
     Failed { head: EntryHead, failure: Failure },

@@ -42,7 +42,7 @@ impl Cp {
                 sources,
                 destination,
             } => {
-                let opened = self.local_sources(sources).await?;
+                let opened = self.local_sources(sources, context.watch)?;
                 self.copy_to_store(opened, destination, context).await
             }
             CopyJob::PullFromStore {

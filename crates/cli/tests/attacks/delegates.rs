@@ -60,6 +60,7 @@ fn hello(path: &str) -> Hello {
         packs: false,
         delta: false,
         in_place: false,
+        late_sizes: false,
         keep: Preservation::default(),
         bearer: None,
     }

@@ -48,14 +48,19 @@ impl Login {
 
     /// Runs `longhaul cp --json` from the directory `here`.
     pub fn cp(&self, here: &Path, arguments: &[&str]) -> Output {
-        Command::new(env!("CARGO_BIN_EXE_longhaul"))
+        let mut command = self.command(here, arguments);
+        command.stdin(Stdio::null()).output().unwrap()
+    }
+
+    /// Returns `longhaul cp --json` from the directory `here`.
+    pub fn command(&self, here: &Path, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_longhaul"));
+        command
             .args(["cp", "--json", "--ssh"])
             .arg(self.dir.join("ssh"))
             .args(arguments)
             .env("LONGHAUL_HOME", self.dir.join("settings"))
-            .current_dir(here)
-            .stdin(Stdio::null())
-            .output()
-            .unwrap()
+            .current_dir(here);
+        command
     }
 }

@@ -79,6 +79,7 @@ impl Bench {
             packs: false,
             delta: false,
             in_place: false,
+            late_sizes: false,
             keep: Preservation::default(),
             bearer: None,
         };

@@ -216,6 +216,7 @@ pub(super) fn receiver(data: &[u8]) {
         Box::new(|head| head.path.to_string()),
     )
     .unwrap();
+    receiver.take_late_sizes();
     let mut received = Vec::new();
     let reported = run(async {
         for _ in 0..2 {

@@ -15,6 +15,7 @@ use crate::compression::Compression;
 use crate::delta::SignedChunk;
 use crate::error::{Failure, FailureKind};
 use crate::existing::ExistingPolicy;
+use crate::late_size::LATE_SIZE;
 use crate::part::{CopyPart, Portion};
 use crate::path::RelPath;
 use crate::preservation::Preservation;
@@ -244,6 +245,14 @@ fn all() -> Vec<(&'static str, Frame)> {
             },
         ),
         (
+            "late-end",
+            Frame::LateEnd {
+                id: 5,
+                size: (1 << 62) - 1,
+                hash: [1; 32],
+            },
+        ),
+        (
             "failed",
             Frame::Failed {
                 head: head(b"x"),
@@ -378,6 +387,7 @@ fn push() -> Hello {
         packs: false,
         delta: false,
         in_place: false,
+        late_sizes: false,
         keep: Preservation::default(),
         bearer: None,
     }
@@ -410,6 +420,7 @@ fn pull() -> Hello {
         packs: false,
         delta: false,
         in_place: false,
+        late_sizes: false,
         keep: Preservation::default(),
         bearer: None,
     }

@@ -101,6 +101,8 @@ pub(crate) struct BlockWrite<P: LedgerTypes> {
 /// A file to be committed.
 pub(crate) struct FileCommit<P: LedgerTypes> {
     pub announced: Arc<AnnouncedFile>,
+    /// Size in bytes.
+    pub size: u64,
     pub hash: Hash,
     /// `None` if no block of it had to be written.
     pub file: Option<P::File>,

@@ -8,6 +8,7 @@
 #![cfg_attr(test, allow(clippy::indexing_slicing))]
 
 use std::marker::PhantomData;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, mpsc};
 
 use parking_lot::Mutex;
@@ -18,6 +19,7 @@ use crate::account::{Account, Resource, ResourcePermit};
 use crate::error::{Error, Failure, FailureKind};
 use crate::frame_io::BufferPool;
 use crate::hole_hash::hash_block;
+use crate::late_size::is_late;
 use crate::manifest::ManifestRecord;
 use crate::path::RelPath;
 use crate::progress::{NotKeptCounts, Observer, TransferProgress};
@@ -59,6 +61,8 @@ pub(crate) struct Receiver<S: FileStore = CopyDestination> {
     existing: ExistingFiles,
     /// This end's part in the receipt, if there is one.
     pub receipt: OnceLock<ReceiptRole>,
+    /// True if the size of a file may be told at its end.
+    takes_late_sizes: AtomicBool,
     /// Held while a file is being resumed, so that only one of several streams that describe it
     /// opens it.
     resuming: tokio::sync::Mutex<()>,
@@ -152,6 +156,7 @@ impl<S: FileStore> Receiver<S> {
             },
             existing: ExistingFiles::default(),
             receipt: OnceLock::new(),
+            takes_late_sizes: AtomicBool::new(false),
             resuming: tokio::sync::Mutex::default(),
             ended: Mutex::new(Some(ended)),
             _end: end,
@@ -165,6 +170,18 @@ impl<S: FileStore> Receiver<S> {
             self.state.lock().ledger.observe(recorder.clone());
         }
         let _ = self.receipt.set(role);
+    }
+
+    /// Takes files whose size is told at their end, if the store can (LH-COPY-79). Must be called
+    /// before any entry arrives.
+    pub(crate) fn take_late_sizes(&self) {
+        let can = self.store.takes_late_sizes();
+        self.takes_late_sizes.store(can, Ordering::Relaxed);
+    }
+
+    /// Returns true if the size of a file may be told at its end.
+    pub(crate) fn takes_late_sizes(&self) -> bool {
+        self.takes_late_sizes.load(Ordering::Relaxed)
     }
 
     /// Notes the server's signature.
@@ -217,8 +234,13 @@ impl<S: FileStore> Receiver<S> {
     /// is not accepted is replaced by its failure. The metadata of others are changed as the user
     /// asks for.
     pub(crate) fn check(self: &Arc<Self>, mut frame: Frame) -> Result<Frame, Error> {
-        if let Frame::FileEnd { id, .. } = frame {
-            self.event(|ledger, _| ledger.is_described(id))
+        let end = match frame {
+            Frame::FileEnd { id, .. } => Some((id, None)),
+            Frame::LateEnd { id, size, .. } => Some((id, Some(size))),
+            _ => None,
+        };
+        if let Some((id, late)) = end {
+            self.event(|ledger, _| ledger.admit_end(id, late))
                 .map_err(|why| self.error(why))?;
         }
         if let Frame::HardLink(link) = &frame {
@@ -268,8 +290,8 @@ impl<S: FileStore> Receiver<S> {
         }
     }
 
-    /// Handles an entry in one frame (SMALL, DIRECTORY, SYMLINK, SPECIAL, FAILED), FILE_END, OFFER
-    /// or HARD_LINK, as long as someone waits for the answer on `lane`. Blocking.
+    /// Handles an entry in one frame (SMALL, DIRECTORY, SYMLINK, SPECIAL, FAILED), FILE_END,
+    /// LATE_END, OFFER or HARD_LINK, as long as someone waits for the answer on `lane`. Blocking.
     #[allow(
         clippy::collapsible_match,
         reason = "the ledger is told in the arm, not in its guard"
@@ -294,6 +316,12 @@ impl<S: FileStore> Receiver<S> {
             Frame::FileEnd { id, hash } => {
                 // Only described files get here, as `check` ensures.
                 let _ = self.event(|ledger, out| ledger.file_end(id, hash, reply, out));
+            }
+            Frame::LateEnd { id, size, hash } => {
+                let _ = self.event(|ledger, out| {
+                    ledger.late_size(id, size, out);
+                    ledger.file_end(id, hash, reply, out)
+                });
             }
             Frame::Failed { head, failure } => {
                 self.event(|ledger, out| ledger.failed(&head, failure, reply, out));
@@ -409,6 +437,9 @@ impl<S: FileStore> Receiver<S> {
         announced: AnnouncedFile,
     ) -> Result<(), Error> {
         let id = announced.head.id;
+        if is_late(announced.size) && !self.takes_late_sizes() {
+            return Err(Error::Protocol("it left the size of a file open".into()));
+        }
         if announced.identity.is_none() || self.event(|ledger, _| ledger.is_described(id)).is_ok() {
             return self.announce(announced, &[]);
         }

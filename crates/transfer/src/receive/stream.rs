@@ -18,6 +18,7 @@ use crate::frame_io::{
     BlockForm, FLOW_REPORT_INTERVAL, FrameReader, IncomingFrame, KEEP_ALIVE_INTERVAL,
 };
 use crate::hole_hash::is_mostly_hole;
+use crate::late_size::is_late;
 use crate::limits::STREAM_BYTES;
 use crate::packed::UNPACKER_BYTES;
 use crate::progress::StreamCounters;
@@ -394,7 +395,8 @@ impl<S: FileStore> StreamInput<'_, S> {
             | Frame::Failed { .. }
             | Frame::Offer(_)
             | Frame::HardLink(_)
-            | Frame::FileEnd { .. }) => {
+            | Frame::FileEnd { .. }
+            | Frame::LateEnd { .. }) => {
                 if let Frame::Small { data, .. } = &frame {
                     let carried = &counters.bytes;
                     carried.fetch_add(data.len() as u64, Ordering::Relaxed);
@@ -452,10 +454,10 @@ impl<S: FileStore> StreamInput<'_, S> {
     async fn take_file(&self, announced: AnnouncedFile) -> Result<(), Error> {
         let (id, identity) = (announced.head.id, announced.identity);
         // The walk is ahead of this entry, and its totals may be reported much later.
-        self.receiver
-            .reporter
-            .progress
-            .set_found(0, announced.size, false);
+        if !is_late(announced.size) {
+            let progress = &self.receiver.reporter.progress;
+            progress.set_found(0, announced.size, false);
+        }
         self.receiver.handle_file(announced).await?;
         let mut next = identity.map(|_| 0);
         while let Some((have, behind)) = next.and_then(|from| self.receiver.have(id, from)) {

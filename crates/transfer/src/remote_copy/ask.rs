@@ -150,6 +150,7 @@ impl CopyAsk {
             packs: false,
             delta: self.delta,
             in_place: self.in_place,
+            late_sizes: false,
             keep: self.keep,
             bearer: None,
         }

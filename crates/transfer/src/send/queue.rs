@@ -27,10 +27,11 @@ use crate::send::schedule::{
     Schedule, SourceInode, StreamId, StreamWork, WakeTarget, entry_memory,
 };
 use crate::send::source::Sources;
-use crate::send::walk::WalkSink;
+use crate::send::walk::{Growth, LateSizes, WalkSink};
 use crate::tree_hash::{Hash, Subtree};
 use crate::wire::{Acceptance, Compare, CopyInstance, EntryOutcome, Frame, Meta, Placement};
 
+mod late;
 mod reading;
 mod signatures;
 #[cfg(test)]
@@ -70,6 +71,8 @@ pub(crate) struct WorkQueue {
 
 struct WorkQueueState {
     schedule: Schedule,
+    /// True if the receiver takes files of late size, once reported.
+    takes_late_sizes: Option<bool>,
     open_files: HashMap<u64, Arc<OpenSourceFile>>,
     /// Memory of the schedule.
     held: ResourcePermit,
@@ -123,6 +126,7 @@ impl WorkQueue {
     ) -> Result<Arc<Self>, Error> {
         let mut state = WorkQueueState {
             schedule: Schedule::default(),
+            takes_late_sizes: None,
             open_files: HashMap::new(),
             held: account.take(Resource::Bookkeeping, 1)?,
         };
@@ -301,7 +305,12 @@ impl WorkQueue {
 
     /// Notes that the receiver has written a block.
     pub(crate) fn acknowledged(&self, id: u64, offset: u64) {
-        self.handle(|schedule, now| schedule.acknowledged(id, offset, now));
+        if self.handle(|schedule, now| schedule.acknowledged(id, offset, now)) {
+            let open = self.state.lock().open_files.get(&id).cloned();
+            if let Some(open) = open {
+                open.release(offset);
+            }
+        }
     }
 
     /// Notes that the receiver had these parts of a file before. It reports `more`, or has reported
@@ -341,6 +350,7 @@ impl WorkQueue {
                 schedule.links_understood();
             }
         });
+        self.settle_late_sizes(accepted.late_sizes);
         Ok(())
     }
 
@@ -522,6 +532,25 @@ impl WalkSink for WorkQueue {
     fn found(&self, source: u32, path: RelPath, meta: Meta, found: FoundEntry) -> bool {
         let cost = entry_memory(&path, &meta, &found);
         self.add_entry(cost, |schedule| schedule.found(source, path, meta, found))
+    }
+
+    fn late_sizes(&self) -> LateSizes {
+        self.wait_for_late_sizes()
+    }
+
+    fn found_late(&self, source: u32, path: RelPath, meta: Meta, available: u64) -> bool {
+        let cost = entry_memory(&path, &meta, &FoundEntry::Directory);
+        self.add_entry(cost, |schedule| {
+            schedule.found_late(source, path, meta, available);
+        })
+    }
+
+    fn grown(&self, available: u64, is_whole: bool) -> Growth {
+        self.add_available(available, is_whole)
+    }
+
+    fn is_over(&self) -> bool {
+        self.state.lock().schedule.is_closed()
     }
 
     fn found_linked(

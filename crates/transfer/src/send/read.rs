@@ -159,7 +159,7 @@ impl Reader<'_> {
             StreamWork::Block { file, offset } => {
                 if let Some(open) = self.reports.open_file(file.head.id) {
                     let (data, report) = self.block(&file, &open, offset);
-                    return (data, Some((file, report)));
+                    return (data, report.map(|report| (file, report)));
                 }
             }
             StreamWork::Complete { file, hash } => {
@@ -289,19 +289,21 @@ impl Reader<'_> {
         entry: &SourceEntry,
         open: &OpenSourceFile,
         offset: u64,
-    ) -> (u64, ReadReport) {
+    ) -> (u64, Option<ReadReport>) {
         let (id, start) = (entry.head.id, self.out.len());
         self.announce(entry, open);
         let len = (1 << open.block_log2).min(open.size().saturating_sub(offset));
         if len == 0 {
-            return (0, report_end(open, *blake3::hash(b"").as_bytes()));
+            return (0, Some(report_end(open, *blake3::hash(b"").as_bytes())));
         }
         match self.read_block(&*open.file, id, offset, len) {
-            Ok((hash, data)) => (data, ReadReport::Block { offset, hash }),
+            Ok((hash, data)) => (data, Some(ReadReport::Block { offset, hash })),
             Err(failure) => {
                 self.out.truncate(start);
                 self.announced.forget(id);
-                (0, ReadReport::Failed(failure))
+                // It was to be repeated, and the receiver has it by now.
+                let is_needless = open.file.is_released(offset);
+                (0, (!is_needless).then_some(ReadReport::Failed(failure)))
             }
         }
     }
@@ -360,12 +362,19 @@ impl Reader<'_> {
         Ok((hash, data))
     }
 
-    /// Sends FILE_END (LH-COPY-15).
+    /// Sends FILE_END (LH-COPY-15), or LATE_END (LH-COPY-81).
     fn file_end(&mut self, entry: &SourceEntry, hash: Hash) {
         let id = entry.head.id;
         if let Some(open) = self.reports.open_file(id) {
             self.announce(entry, &open);
-            self.out.put(&Frame::FileEnd { id, hash });
+            self.out.put(&match open.has_late_size {
+                true => Frame::LateEnd {
+                    id,
+                    size: open.size(),
+                    hash,
+                },
+                false => Frame::FileEnd { id, hash },
+            });
         }
     }
 
@@ -376,7 +385,7 @@ impl Reader<'_> {
             self.out.put(&Frame::File {
                 head: entry.head.clone(),
                 meta,
-                size: open.size(),
+                size: open.announced_size(),
                 block_log2: open.block_log2,
                 identity: open.identity,
             });

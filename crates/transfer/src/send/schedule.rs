@@ -28,6 +28,7 @@ mod batch;
 mod blocks;
 mod entry;
 mod in_flight;
+mod late;
 mod links;
 #[cfg(test)]
 mod model;
@@ -44,6 +45,7 @@ mod work;
 pub(crate) use entry::{FoundEntry, SourceEntry, entry_memory};
 use entry::{OfferForm, SendStage, TrackedEntry};
 use in_flight::InFlight;
+use late::LateFile;
 use links::Links;
 pub(crate) use links::SourceInode;
 use offers::OfferState;
@@ -109,6 +111,7 @@ pub(crate) struct Schedule {
     offers: OfferState,
     links: Links,
     found: WalkTotals,
+    late: Option<LateFile>,
     end_taken: bool,
     manifest: Manifest,
     their_manifest: Option<Hash>,
@@ -186,7 +189,7 @@ impl Schedule {
             first: None,
         };
         self.found.entries += 1;
-        self.found.bytes = self.found.bytes.saturating_add(entry.size());
+        self.found.bytes = self.found.bytes.saturating_add(entry.known_bytes());
         self.entry_bytes += entry.memory();
         entry
     }

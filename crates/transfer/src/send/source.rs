@@ -19,11 +19,13 @@ use crate::wire::{EntryHead, Extent, Meta, SourceIdentity};
 
 mod device_file;
 mod filtered;
+mod input;
 mod local_tree;
 mod of_part;
 mod unsized_file;
 
 use filtered::FilterSink;
+use input::InputSource;
 use local_tree::LocalTree;
 use of_part::PartFilterSink;
 
@@ -42,6 +44,11 @@ pub(crate) trait Source: Send + Sync {
     /// Begins to open these files, which are opened next, if that takes long.
     fn prepare(&self, _heads: &mut dyn Iterator<Item = &EntryHead>) {}
 
+    /// Returns true if it has files of late size, if the receiver takes them.
+    fn has_late_sizes(&self) -> bool {
+        false
+    }
+
     /// Sets the reader of the metadata of its entries.
     fn set_metadata(&mut self, _metadata: Arc<MetadataReader>) {}
 
@@ -53,7 +60,8 @@ pub(crate) trait Source: Send + Sync {
 
 /// An open file of a [`Source`]. Several threads may read it at once.
 pub(crate) trait SourceFile: Send + Sync {
-    /// Returns the size in bytes when it was opened.
+    /// Returns the size in bytes when it was opened. A late size is replaced by the size as soon as
+    /// that is known.
     fn size(&self) -> u64;
 
     /// Returns the metadata when it was opened.
@@ -80,6 +88,15 @@ pub(crate) trait SourceFile: Send + Sync {
 
     /// Reads from `offset` until `buffer` is full or the file ends. Returns the number of bytes.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize, Failure>;
+
+    /// Notes that the receiver has the block at `offset`, so that it is not read again. Only for
+    /// files of late size.
+    fn release(&self, _offset: u64) {}
+
+    /// Returns true if the block at `offset` has been released.
+    fn is_released(&self, _offset: u64) -> bool {
+        false
+    }
 
     /// Returns true if the file has not changed since it was opened.
     fn is_unchanged(&self) -> Result<bool, Failure>;
@@ -136,6 +153,22 @@ impl Sources {
     ) -> Result<(Self, Vec<Vec<u8>>), Error> {
         let (tree, names) = LocalTree::open(paths, recursive)?;
         Ok((Self::from_source(tree.with_devices()), names))
+    }
+
+    /// Takes an input that can be read once, such as standard input, as the only source. It is sent
+    /// while it is read, and at most `max_bytes` of it are in memory. If the other end cannot take
+    /// a file of unknown size, or without `max_bytes`, `on_store` is called, and the input is first
+    /// stored in a temporary file. Nothing is read before the copy begins.
+    ///
+    /// # Errors
+    /// The input is not open.
+    pub fn input(
+        input: std::fs::File,
+        max_bytes: Option<usize>,
+        on_store: impl Fn() + Send + Sync + 'static,
+    ) -> std::io::Result<Self> {
+        let source = InputSource::new(input, max_bytes, Box::new(on_store))?;
+        Ok(Self::from_source(source))
     }
 
     /// Creates sources from any [`Source`].

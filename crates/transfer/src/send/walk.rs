@@ -28,6 +28,27 @@ pub(crate) struct SourceRoot {
     pub path: RelPath,
 }
 
+/// Whether a walk may report files of late size.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LateSizes {
+    Taken,
+    /// The size must be known first.
+    Refused,
+    /// Nothing more is taken.
+    Over,
+}
+
+/// Answer to the growth of a file of late size.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Growth {
+    /// The walk continues.
+    Wanted,
+    /// The file has its result, so no more of it is needed.
+    Settled,
+    /// Nothing more is taken.
+    Over,
+}
+
 /// Receiver of entries as they are found. A result of `false` stops the walk.
 pub(crate) trait WalkSink {
     /// Returns the account for names that are still to be examined, or `None` if memory is not
@@ -53,6 +74,24 @@ pub(crate) trait WalkSink {
     fn note_stat(&self, _stat: &Stat) {}
     /// Takes an entry. `path` is beneath the source.
     fn found(&self, source: u32, path: RelPath, meta: Meta, found: FoundEntry) -> bool;
+    /// Returns whether files of late size are taken. May wait for the receiver's word.
+    fn late_sizes(&self) -> LateSizes {
+        LateSizes::Refused
+    }
+    /// Takes a file of late size, of which `available` bytes can be read, at least one block. Only
+    /// if [`Self::late_sizes`] allows it.
+    fn found_late(&self, _source: u32, _path: RelPath, _meta: Meta, _available: u64) -> bool {
+        false
+    }
+    /// Notes that `available` bytes of the file of late size can be read. If `is_whole`, these are
+    /// all. Must be repeated from time to time while the walk waits for more.
+    fn grown(&self, _available: u64, _is_whole: bool) -> Growth {
+        Growth::Over
+    }
+    /// Returns true if nothing more is taken.
+    fn is_over(&self) -> bool {
+        false
+    }
     /// Takes a file of `size` bytes that has several names, here or elsewhere.
     fn found_linked(
         &self,

@@ -488,6 +488,10 @@ impl Server {
                     receiver.request_delta();
                     receiver.delta_understood();
                 }
+                // LH-COPY-79.
+                if copy.hello.late_sizes {
+                    receiver.take_late_sizes();
+                }
                 if let Some(signer) = self.receipt_signer(copy, false) {
                     receiver.keep_receipt(ReceiptRole::Signs(signer));
                 }
@@ -517,6 +521,11 @@ pub(super) fn access_of(overwrite: bool) -> Access {
     } else {
         Access::Create
     }
+}
+
+/// Returns true if the client cannot begin the copy again, as it keeps nothing that was answered.
+fn copy_takes_late_sizes(copy: &ServerCopy) -> bool {
+    copy.half.get().is_some_and(Half::takes_late_sizes)
 }
 
 /// Membership of a stream in its copy. The last stream to leave decides whether the copy ends
@@ -549,7 +558,11 @@ impl Drop for CopyMembership<'_> {
             return;
         }
         let (server, copy) = (Arc::downgrade(self.server), Arc::downgrade(self.copy));
-        let grace = self.server.limits.stream_grace;
+        let limits = &self.server.limits;
+        let grace = match copy_takes_late_sizes(self.copy) {
+            true => limits.late_stream_grace,
+            false => limits.stream_grace,
+        };
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(async move {
                 tokio::time::sleep(grace).await;

@@ -3,8 +3,8 @@
 use super::encode::put_option;
 use super::field_reader::FieldReader;
 use super::options::{
-    CLEAR, COMPRESSION, DELTA, HARD_LINKS, INSTANCE, KEEP, MAX_OPTION_BYTES, MEMBER, PACKS,
-    PLACEMENT, PRESENT, RECEIPT, decode_keep, decode_options, put_keep,
+    CLEAR, COMPRESSION, DELTA, HARD_LINKS, INSTANCE, KEEP, LATE_SIZES, MAX_OPTION_BYTES, MEMBER,
+    PACKS, PLACEMENT, PRESENT, RECEIPT, decode_keep, decode_options, put_keep,
 };
 use super::{CopyInstance, Placement, VERSION, WireError};
 use crate::preservation::Preservation;
@@ -39,6 +39,8 @@ pub(crate) struct Acceptance {
     pub keep: Preservation,
     /// Member that has the copy, if other members relay its streams (LH-COPY-76).
     pub member: Option<MemberId>,
+    /// If true, the size of a file may be told at its end (LH-COPY-79).
+    pub late_sizes: bool,
 }
 
 impl Acceptance {
@@ -76,6 +78,9 @@ impl Acceptance {
         if let Some(MemberId(member)) = self.member {
             put_option(out, MEMBER, &member);
         }
+        if self.late_sizes {
+            put_option(out, LATE_SIZES, &[]);
+        }
     }
 
     pub(super) fn decode(fields: &mut FieldReader) -> Result<Self, WireError> {
@@ -102,6 +107,7 @@ impl Acceptance {
                 DELTA => accepted.delta = true,
                 PACKS => accepted.packs = true,
                 KEEP => accepted.keep = decode_keep(value)?,
+                LATE_SIZES => accepted.late_sizes = true,
                 MEMBER => accepted.member = Some(MemberId(value.array()?)),
                 _ => return Ok(false),
             }

@@ -124,6 +124,14 @@ pub(crate) fn decode(frame_type: FrameType, body: Bytes) -> Result<Frame, WireEr
             id: fields.id()?,
             hash: fields.hash()?,
         },
+        FrameType::LateEnd => {
+            let (id, size) = (fields.id()?, fields.u64()?);
+            if size >= MAX_FILE_BYTES {
+                return Err(WireError::Bound);
+            }
+            let hash = fields.hash()?;
+            Frame::LateEnd { id, size, hash }
+        }
         FrameType::Failed => {
             let head = fields.head_or_none()?;
             let code = fields.u8()?;

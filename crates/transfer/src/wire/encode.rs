@@ -35,6 +35,7 @@ impl Frame {
             Frame::Pack { .. } => FrameType::Pack,
             Frame::Signature { .. } => FrameType::Signature,
             Frame::FileEnd { .. } => FrameType::FileEnd,
+            Frame::LateEnd { .. } => FrameType::LateEnd,
             Frame::Failed { .. } => FrameType::Failed,
             Frame::End { .. } => FrameType::End,
             Frame::Totals { .. } => FrameType::Totals,
@@ -134,6 +135,11 @@ impl Frame {
             }
             Frame::FileEnd { id, hash } => {
                 out.extend_from_slice(&id.to_le_bytes());
+                out.extend_from_slice(hash);
+            }
+            Frame::LateEnd { id, size, hash } => {
+                out.extend_from_slice(&id.to_le_bytes());
+                out.extend_from_slice(&size.to_le_bytes());
                 out.extend_from_slice(hash);
             }
             Frame::Failed { head, failure } => {

@@ -8,7 +8,7 @@ use longhaul_filter::FilterRules;
 use super::encode::{put_bytes, put_option};
 use super::field_reader::FieldReader;
 use super::options::{
-    CLEAR, COMPRESSION, CRITICAL, DELTA, EXISTING, FILTER, HARD_LINKS, IN_PLACE, KEEP,
+    CLEAR, COMPRESSION, CRITICAL, DELTA, EXISTING, FILTER, HARD_LINKS, IN_PLACE, KEEP, LATE_SIZES,
     MAX_HELLO_OPTION_BYTES, NOT_KEPT, OFFER, PACKS, PART, PLACEMENT, RECEIPT, REST, RESUME, SINGLE,
     TOKEN, decode_keep, decode_options, put_keep,
 };
@@ -91,6 +91,9 @@ pub struct Hello {
     pub delta: bool,
     /// If true, existing files are overwritten in place (LH-COPY-73).
     pub in_place: bool,
+    /// If true, the client of a push wants to tell the size of a file at its end (LH-COPY-79).
+    /// [`crate::Client::push`] sets it.
+    pub late_sizes: bool,
     /// Selection of what the copy keeps in addition (LH-COPY-65).
     pub keep: Preservation,
     /// Token of the client, which gives it rights in addition to those of its key (LH-COPY-71).
@@ -260,6 +263,9 @@ impl Hello {
         if self.packs {
             put_option(out, PACKS, &[]);
         }
+        if self.late_sizes {
+            put_option(out, LATE_SIZES, &[]);
+        }
     }
 
     pub(super) fn decode(fields: &mut FieldReader) -> Result<Self, WireError> {
@@ -306,7 +312,7 @@ impl Hello {
         let (mut hard_links, mut single, mut portion) = (false, false, Portion::Whole);
         let (mut placement, mut reports_not_kept, mut receipt) = (None, false, false);
         let (mut compression, mut packs) = (Compression::None, false);
-        let (mut delta, mut in_place) = (false, false);
+        let (mut delta, mut in_place, mut late_sizes) = (false, false, false);
         let (mut filter, mut existing) = (FilterRules::default(), ExistingPolicy::default());
         let (mut keep, mut bearer) = (Preservation::default(), None);
         decode_options(fields, MAX_HELLO_OPTION_BYTES, |kind, value| {
@@ -334,6 +340,7 @@ impl Hello {
                 DELTA => delta = true,
                 PACKS => packs = true,
                 IN_PLACE => in_place = true,
+                LATE_SIZES => late_sizes = true,
                 COMPRESSION => {
                     compression = value.code(Compression::from_code, "compression")?;
                 }
@@ -361,6 +368,7 @@ impl Hello {
             packs,
             delta,
             in_place,
+            late_sizes,
             keep,
             bearer,
         })

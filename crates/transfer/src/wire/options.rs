@@ -65,6 +65,9 @@ pub(super) const TOKEN: u16 = 22;
 /// ACCEPT option: the [`MemberId`](crate::stripe::MemberId) of the member of a striped server that
 /// has the copy (LH-COPY-76).
 pub(super) const MEMBER: u16 = 25;
+/// HELLO and ACCEPT option of a push without a value: the size of a file may be told at its end
+/// (LH-COPY-79).
+pub(super) const LATE_SIZES: u16 = 26;
 /// Flag in an option's kind: a receiver that does not know the option must refuse (LH-COPY-8).
 pub(super) const CRITICAL: u16 = 0x8000;
 /// Mask of the option's number in its kind.

@@ -184,13 +184,13 @@ fn hello() -> impl Strategy<Value = Hello> {
         (filter(), 0u8..8, keep()),
         (
             prop::option::of(0..=Compression::MAX_LEVEL),
-            any::<[bool; 3]>(),
+            any::<[bool; 4]>(),
             prop::option::of("[A-Za-z0-9._-]{1,40}"),
         ),
     );
     (any::<[u8; 16]>(), prop_oneof![push, pull], options).prop_map(|(token, request, options)| {
         let (flags, offer, portion, placement, (filter, existing, keep), last) = options;
-        let (compression, [delta, in_place, packs], bearer) = last;
+        let (compression, [delta, in_place, packs, late_sizes], bearer) = last;
         let bearer = bearer.map(|text| BearerToken::new(&text).unwrap());
         let [resume, clear, hard_links, single, reports_not_kept, receipt] = flags;
         Hello {
@@ -213,6 +213,7 @@ fn hello() -> impl Strategy<Value = Hello> {
             packs,
             delta,
             in_place,
+            late_sizes,
             keep,
             bearer,
         }
@@ -247,7 +248,7 @@ fn frame() -> impl Strategy<Value = Frame> {
         (
             any::<u16>(),
             any::<Option<[u8; 8]>>(),
-            any::<[bool; 7]>(),
+            any::<[bool; 8]>(),
             prop::option::of(placement()),
             keep(),
             any::<Option<[u8; 8]>>()
@@ -261,6 +262,7 @@ fn frame() -> impl Strategy<Value = Frame> {
                     compression,
                     delta,
                     packs,
+                    late_sizes,
                 ] = flags;
                 Frame::Accept(Acceptance {
                     max_streams,
@@ -275,6 +277,7 @@ fn frame() -> impl Strategy<Value = Frame> {
                     delta,
                     keep,
                     member: member.map(MemberId),
+                    late_sizes,
                 })
             }),
         (head(), 0..MAX_FILE_BYTES, (any::<u32>(), path()))
@@ -360,6 +363,8 @@ fn frame() -> impl Strategy<Value = Frame> {
         (block(), any::<[u8; 32]>())
             .prop_map(|(block, hash)| Frame::ClearBlock(block, BlockHash::from_bytes(hash))),
         (0..MAX_FILE_BYTES, any::<[u8; 32]>()).prop_map(|(id, hash)| Frame::FileEnd { id, hash }),
+        (0..MAX_FILE_BYTES, 0..MAX_FILE_BYTES, any::<[u8; 32]>())
+            .prop_map(|(id, size, hash)| Frame::LateEnd { id, size, hash }),
         (head(), failure()).prop_map(|(head, failure)| Frame::Failed { head, failure }),
         (0..MAX_FILE_BYTES, any::<u64>())
             .prop_map(|(entries, bytes)| Frame::End { entries, bytes }),
@@ -563,6 +568,7 @@ fn plain_hello() -> Hello {
         packs: false,
         delta: false,
         in_place: false,
+        late_sizes: false,
         keep: Preservation::default(),
         bearer: None,
     }
@@ -772,6 +778,35 @@ fn lh_copy_57_a_receipt_is_requested_and_confirmed_by_an_option() {
     });
     let body = [&VERSION.to_le_bytes()[..], &[9, 0], b"\x0f\0\0\0"].concat();
     assert_eq!(decode(FrameType::Accept, body.into()), Ok(accepted));
+}
+
+#[test]
+fn lh_copy_79_late_sizes_are_offered_and_confirmed() {
+    let hello = Hello {
+        late_sizes: true,
+        ..plain_hello()
+    };
+    let plain = body_of(&Frame::Hello(plain_hello()));
+    let body = body_of(&Frame::Hello(hello.clone()));
+    assert_eq!(&body[..], &[&plain[..], b"\x1a\0\0\0"].concat()[..]);
+    assert_eq!(decode(FrameType::Hello, body), Ok(Frame::Hello(hello)));
+    let accepted = Frame::Accept(Acceptance {
+        max_streams: 9,
+        late_sizes: true,
+        ..Acceptance::default()
+    });
+    let body = [&VERSION.to_le_bytes()[..], &[9, 0], b"\x1a\0\0\0"].concat();
+    assert_eq!(decode(FrameType::Accept, body.into()), Ok(accepted));
+}
+
+#[test]
+fn lh_copy_81_size_at_the_end_is_bounded() {
+    let end = |size: u64| {
+        let body = [&5u64.to_le_bytes()[..], &size.to_le_bytes(), &[1; 32]].concat();
+        decode(FrameType::LateEnd, body.into())
+    };
+    assert!(end(MAX_FILE_BYTES - 1).is_ok());
+    assert_eq!(end(MAX_FILE_BYTES), Err(WireError::Bound));
 }
 
 #[test]

@@ -371,6 +371,7 @@ pub async fn pull_hostile(
         packs: false,
         delta: false,
         in_place: false,
+        late_sizes: false,
         keep: Preservation::default(),
         bearer: None,
     };

@@ -108,6 +108,7 @@ pub fn hello(request: CopyRequest) -> Hello {
         packs: false,
         delta: false,
         in_place: false,
+        late_sizes: false,
         keep: Preservation::default(),
         bearer: None,
     }

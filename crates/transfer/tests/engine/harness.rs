@@ -227,6 +227,7 @@ pub fn client<C: Connector>(
         packs: false,
         delta: false,
         in_place: false,
+        late_sizes: false,
         keep: Preservation::default(),
         bearer: None,
     };

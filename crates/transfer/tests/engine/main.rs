@@ -14,6 +14,7 @@ mod files;
 mod filters;
 mod hard_links;
 mod harness;
+mod input;
 mod metadata;
 mod outages;
 mod parts;

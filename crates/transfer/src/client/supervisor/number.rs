@@ -116,10 +116,14 @@ impl<C: Connector> Supervisor<'_, C> {
         let progress = &self.client.progress;
         let done = progress.bytes_done.load(Ordering::Relaxed);
         let found = progress.bytes_found.load(Ordering::Relaxed);
+        let expected = match &self.half {
+            Half::Sending(queue) => queue.expected_bytes(),
+            Half::Receiving(_) => 0,
+        };
         let is_reported = found > 0 || progress.walk_complete.load(Ordering::Relaxed);
         let mut view = CopyObservation {
             now: self.begun.elapsed(),
-            left: found.saturating_sub(done),
+            left: found.saturating_sub(done).saturating_add(expected),
             is_unopened: !self.ever_open && *self.open.borrow() == 0,
             is_size_unknown: !is_reported && matches!(self.half, Half::Receiving(_)),
             ..CopyObservation::default()

@@ -48,6 +48,22 @@ fn in_clear_blocks(id: u64, path: &[u8], change: u8) -> Vec<Frame> {
     frames
 }
 
+/// Returns the same frames, of a file whose size LATE_END tells.
+fn with_late_size(id: u64, path: &[u8], size: u64) -> Vec<Frame> {
+    let mut frames = in_blocks(id, path);
+    for frame in &mut frames {
+        match frame {
+            Frame::File { size, .. } => *size = LATE_SIZE,
+            Frame::FileEnd { id, hash } => {
+                let (id, hash) = (*id, *hash);
+                *frame = Frame::LateEnd { id, size, hash };
+            }
+            _ => {}
+        }
+    }
+    frames
+}
+
 /// Returns these frames in one PACK, whose part is as it is.
 fn in_pack(frames: &[Frame]) -> Frame {
     let frames = encoded(frames);
@@ -192,6 +208,14 @@ pub(in super::super) fn senders() -> Vec<Seed> {
             );
             encoded(&frames)
         }),
+        (
+            "late-size",
+            encoded(&[with_late_size(0, b"x", (1 << 16) + 3), vec![end(1)]].concat()),
+        ),
+        (
+            "late-size-behind-the-end",
+            encoded(&[with_late_size(0, b"x", (1 << 16) + 2), vec![end(1)]].concat()),
+        ),
         ("undescribed", encoded(&in_blocks(0, b"x")[1..])),
         ("end-in-two-ways", encoded(&[end(5), end(6)])),
         ("hole", encoded(&hole)),

@@ -16,6 +16,7 @@ use super::{
     result,
 };
 use crate::error::{Failure, FailureKind};
+use crate::late_size::is_late;
 use crate::store::AnnouncedFile;
 use crate::tree_hash::{BlockHash, Hash, Subtree, TreeHash};
 use crate::wire::{Block, EntryHead, Frame, MAX_HAVE_SUBTREES};
@@ -40,6 +41,13 @@ pub(crate) enum BlockClass {
 /// A file that arrives in blocks.
 pub(super) struct ArrivingFile<P: LedgerTypes> {
     announced: Arc<AnnouncedFile>,
+    /// Size in bytes, late until LATE_END has told it.
+    size: u64,
+    /// End of the last block that has arrived, in bytes.
+    reach: u64,
+    /// End of the last block that has arrived and is shorter than others, in bytes. Two different
+    /// ones do not fit any size.
+    short_end: Option<u64>,
     tree: TreeHash,
     /// True if an earlier copy has left a part of it.
     is_resumed: bool,
@@ -80,6 +88,36 @@ enum WriterState<P: LedgerTypes> {
 impl<P: LedgerTypes> ArrivingFile<P> {
     pub(super) fn is_being_committed(&self) -> bool {
         matches!(self.writer, WriterState::Committing)
+    }
+
+    /// Returns true if the file can have this block (LH-COPY-14).
+    fn can_have(&self, block: &Block) -> bool {
+        let (whole, len) = (1u64 << self.announced.block_log2, u64::from(block.len));
+        let end = block.offset.saturating_add(len);
+        block.offset.is_multiple_of(whole)
+            && block.offset < self.size
+            && match is_late(self.size) {
+                // Only the last block may be shorter.
+                true if len < whole => {
+                    self.reach <= end && self.short_end.is_none_or(|known| known == end)
+                }
+                true => len == whole && self.short_end.is_none_or(|known| end < known),
+                false => len == whole.min(self.size - block.offset),
+            }
+    }
+
+    /// Returns true if no block that has arrived contradicts the size of a file of late size.
+    pub(super) fn may_have_size(&self, size: u64) -> bool {
+        self.reach <= size && self.short_end.is_none_or(|end| end == size)
+    }
+
+    /// Returns the number of bytes of the block at `offset`, which has arrived.
+    fn len_at(&self, offset: u64) -> u64 {
+        let end = match is_late(self.size) {
+            true => self.reach,
+            false => self.size,
+        };
+        (1 << self.announced.block_log2).min(end.saturating_sub(offset))
     }
 
     fn bytes(&self) -> u64 {
@@ -145,6 +183,9 @@ impl<P: LedgerTypes> CopyLedger<P> {
         let counted = tree.covered();
         let file = ArrivingFile {
             most_runs: tree.subtree_count(),
+            size: announced.size,
+            reach: 0,
+            short_end: None,
             announced: Arc::new(announced),
             tree,
             is_resumed: counted > 0,
@@ -176,15 +217,11 @@ impl<P: LedgerTypes> CopyLedger<P> {
                 None => Err(UNDESCRIBED),
             };
         };
-        let (whole, size) = (1u64 << file.announced.block_log2, file.announced.size);
-        let fits = block.offset.is_multiple_of(whole)
-            && block.offset < size
-            && u64::from(block.len) == whole.min(size - block.offset);
-        if !fits {
+        if !file.can_have(block) {
             return Err(Rejection::Protocol("a block does not fit its file"));
         }
         Ok(BlockClass::Wanted {
-            size,
+            size: file.size,
             has_permit: !matches!(file.writer, WriterState::Unopened),
         })
     }
@@ -225,6 +262,11 @@ impl<P: LedgerTypes> CopyLedger<P> {
         asker: P::Asker,
         out: &mut Vec<LedgerAction<P>>,
     ) -> bool {
+        // Another block, or the end of a file of late size, may have come since it was classified.
+        let contradicts = |file: &ArrivingFile<P>| !file.can_have(block);
+        if self.files.get(&block.id).is_some_and(contradicts) {
+            self.fail_file(block.id, Failure::new(FailureKind::Verification), out);
+        }
         let Some(file) = self.files.get_mut(&block.id) else {
             // LH-COPY-20: this includes a failure whose earlier report was lost.
             let failed = self.recorded(block.id).and_then(Result::err);
@@ -234,6 +276,11 @@ impl<P: LedgerTypes> CopyLedger<P> {
             ));
             return false;
         };
+        let end = block.offset + u64::from(block.len);
+        file.reach = file.reach.max(end);
+        if u64::from(block.len) < 1 << file.announced.block_log2 {
+            file.short_end = Some(end);
+        }
         if let Some(in_flight) = file.in_flight.get_mut(&block.offset) {
             in_flight.askers.push(asker);
             return false;
@@ -331,8 +378,7 @@ impl<P: LedgerTypes> CopyLedger<P> {
         }
         out.extend(answers(askers, &block_answer(id, offset, None)));
         if let Some(file) = self.files.get_mut(&id) {
-            let whole = 1u64 << file.announced.block_log2;
-            let len = whole.min(file.announced.size.saturating_sub(offset));
+            let len = file.len_at(offset);
             file.counted += len;
             out.push(LedgerAction::Count(len as i64));
             file.write_next(place, out);

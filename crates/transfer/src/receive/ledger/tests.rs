@@ -9,6 +9,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::account::Resource;
 use crate::error::FailureKind;
+use crate::late_size::LATE_SIZE;
 use crate::store::Comparison;
 use crate::tree_hash::{Subtree, TreeHash};
 use crate::wire::FileOffer;
@@ -255,6 +256,97 @@ fn complete_existing_file_is_committed_at_its_end() {
         out.last(),
         Some(LedgerAction::Commit(FileCommit { file: None, .. }))
     ));
+}
+
+/// Sends these blocks of a file of late size, and writes them.
+fn late_file(blocks: &[(u64, u64)]) -> (CopyLedger<Numbers>, Vec<LedgerAction<Numbers>>) {
+    let (mut ledger, mut out) = (ledger(), Vec::new());
+    ledger
+        .announce(announced(0, LATE_SIZE), &[], &mut out)
+        .unwrap();
+    for &(offset, size) in blocks {
+        let block = block_of(0, offset, size);
+        let asker = (0, Question::Block(0, offset));
+        assert!(matches!(
+            ledger.classify_block(&block),
+            Ok(BlockClass::Wanted {
+                size: LATE_SIZE,
+                ..
+            })
+        ));
+        assert!(ledger.block_arrived(&block, asker, &mut out));
+        ledger.assign_permit(0, Ok(0), &mut out);
+        ledger.block_hashed(block, hash_of(offset, size), (0, offset), &mut out);
+        ledger.block_written(0, offset, 0, Ok(()), &mut out);
+    }
+    out.clear();
+    (ledger, out)
+}
+
+#[test]
+fn lh_copy_81_late_size_comes_before_or_behind_the_blocks() {
+    let size = 2 * BLOCK + 5;
+    let blocks = [(2 * BLOCK, size), (0, size), (BLOCK, size)];
+    for early in 0..=blocks.len() {
+        let (mut ledger, mut out) = late_file(&blocks[..early]);
+        let end = (1, Question::FileEnd(0));
+        ledger.late_size(0, size, &mut out);
+        ledger.file_end(0, root_of(size), end, &mut out).unwrap();
+        for &(offset, size) in &blocks[early..] {
+            assert!(out.is_empty());
+            let block = block_of(0, offset, size);
+            assert!(ledger.classify_block(&block).is_ok());
+            ledger.block_arrived(&block, (0, Question::Block(0, offset)), &mut out);
+            ledger.assign_permit(0, Ok(0), &mut out);
+            ledger.block_hashed(block, hash_of(offset, size), (0, offset), &mut out);
+            out.clear();
+            ledger.block_written(0, offset, 0, Ok(()), &mut out);
+            out.retain(|action| matches!(action, LedgerAction::Commit(_)));
+        }
+        assert!(
+            matches!(&out[..], [LedgerAction::Commit(commit)] if commit.size == size),
+            "{early}"
+        );
+    }
+}
+
+#[test]
+fn lh_copy_81_end_must_fit_a_late_file() {
+    let size = 2 * BLOCK + 5;
+    let ends = [2 * BLOCK, 2 * BLOCK + 4];
+    for end in ends {
+        let (mut ledger, mut out) = late_file(&[(0, size), (2 * BLOCK, size)]);
+        ledger.late_size(0, end, &mut out);
+        let failed = |action: &LedgerAction<Numbers>| {
+            matches!(action, LedgerAction::Report(report)
+                if report.outcome.as_ref().is_err_and(|failure| failure.kind == FailureKind::Verification))
+        };
+        assert!(out.iter().any(failed), "{end}");
+    }
+    // Only the last block is short, and there is one.
+    let (ledger, _) = late_file(&[(BLOCK, BLOCK + 5)]);
+    for (offset, size) in [(BLOCK, BLOCK + 6), (2 * BLOCK, 4 * BLOCK), (0, 5)] {
+        let block = block_of(0, offset, size);
+        assert!(ledger.classify_block(&block).is_err(), "{offset}");
+    }
+    assert!(ledger.classify_block(&block_of(0, 0, size)).is_ok());
+    let (mut ledger, mut out) = late_file(&[]);
+    assert!(ledger.admit_end(0, None).is_err(), "FILE_END");
+    assert!(ledger.admit_end(0, Some(BLOCK)).is_err(), "one block");
+    assert!(ledger.admit_end(0, Some(BLOCK + 1)).is_ok());
+    ledger.late_size(0, size, &mut out);
+    assert!(out.is_empty());
+    let other = Block {
+        id: 0,
+        offset: 2 * BLOCK,
+        len: 6,
+        extents: vec![],
+    };
+    assert!(ledger.classify_block(&other).is_err(), "LH-COPY-14");
+    ledger.late_size(0, size + 1, &mut out);
+    assert!(!out.is_empty(), "two sizes");
+    ledger.announce(announced(1, BLOCK), &[], &mut out).unwrap();
+    assert!(ledger.admit_end(1, Some(BLOCK + 1)).is_err(), "LATE_END");
 }
 
 #[test]

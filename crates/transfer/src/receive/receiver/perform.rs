@@ -86,6 +86,7 @@ impl<S: FileStore> Receiver<S> {
     fn commit(self: &Arc<Self>, placement: FileCommit<ReceiverTypes<S>>) {
         let FileCommit {
             announced,
+            size,
             hash,
             file,
         } = placement;
@@ -98,8 +99,7 @@ impl<S: FileStore> Receiver<S> {
         });
         match open.map_or_else(|| self.store.create(&announced), Ok) {
             Ok(file) => {
-                self.store
-                    .commit(file, &announced.meta, announced.size, &hash, done);
+                self.store.commit(file, &announced.meta, size, &hash, done);
             }
             Err(failure) => done(Err(failure)),
         }

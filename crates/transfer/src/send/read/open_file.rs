@@ -2,12 +2,15 @@
 
 use crate::account::ResourcePermit;
 use crate::block_size::block_log2;
+use crate::late_size::{LATE_BLOCK_LOG2, LATE_SIZE, is_late};
 use crate::send::source::SourceFile;
 use crate::wire::SourceIdentity;
 
 /// A file that is open to be sent in blocks.
 pub(crate) struct OpenSourceFile {
     pub(super) file: Box<dyn SourceFile>,
+    /// True if its size was late when it was opened (LH-COPY-80).
+    pub(super) has_late_size: bool,
     pub block_log2: u32,
     /// Identity by which a later copy recognises the file, if it may be resumed.
     pub(crate) identity: Option<SourceIdentity>,
@@ -23,13 +26,31 @@ impl OpenSourceFile {
     ) -> Self {
         Self {
             identity: file.identity().filter(|_| resume),
-            block_log2: block_log2(file.size()),
+            block_log2: match is_late(file.size()) {
+                true => LATE_BLOCK_LOG2,
+                false => block_log2(file.size()),
+            },
+            has_late_size: is_late(file.size()),
             file,
             _permit: place,
         }
     }
 
-    /// Returns the size in bytes when the file was opened.
+    /// Returns the size that FILE says. It is always the same (LH-COPY-13).
+    pub(super) fn announced_size(&self) -> u64 {
+        match self.has_late_size {
+            true => LATE_SIZE,
+            false => self.size(),
+        }
+    }
+
+    /// Notes that the receiver has the block at `offset`.
+    pub(crate) fn release(&self, offset: u64) {
+        self.file.release(offset);
+    }
+
+    /// Returns the size in bytes when the file was opened. A late size is replaced by the size as
+    /// soon as that is known.
     pub(crate) fn size(&self) -> u64 {
         self.file.size()
     }

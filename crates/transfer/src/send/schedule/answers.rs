@@ -10,17 +10,21 @@ use crate::tree_hash::{Hash, Subtree};
 use crate::wire::EntryOutcome;
 
 impl Schedule {
-    /// Notes that a block has been written.
-    pub(crate) fn acknowledged(&mut self, id: u64, offset: u64, now: Duration) {
+    /// Notes that a block has been written. Returns true if it is of a file of late size, whose
+    /// source need not keep the block any more.
+    pub(crate) fn acknowledged(&mut self, id: u64, offset: u64, now: Duration) -> bool {
         let Some(tracked) = self.tracked.get_mut(&id) else {
-            return;
+            return false;
         };
-        let Some((len, is_first)) = tracked
+        let Some((len, is_first, is_late)) = tracked
             .blocks()
             .filter(|blocks| blocks.was_read(offset))
-            .map(|blocks| (blocks.len_at(offset), blocks.answered()))
+            .map(|blocks| {
+                let len = blocks.len_at(offset);
+                (len, blocks.answered(), blocks.has_late_size())
+            })
         else {
-            return;
+            return false;
         };
         let subject = Subject::block(id, offset);
         if self.in_flight.settle(subject, now) || self.returned.remove(&subject) {
@@ -31,6 +35,7 @@ impl Schedule {
         if is_first {
             self.wake(WakeTarget::All);
         }
+        is_late
     }
 
     /// Handles HAVE: the receiver has these parts of a file, or none. It has reported everything

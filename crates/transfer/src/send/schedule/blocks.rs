@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::late_size::{EXPECTED_BYTES, LATE_SIZE, is_late};
 use crate::tree_hash::{BlockHash, Hash, Subtree, TreeHash};
 
 /// Memory of an open file, and of each separate run of its blocks that have been read or are still
@@ -21,6 +22,8 @@ pub(super) struct Blocks {
     unsent: BTreeMap<u64, u64>,
     /// Sum of the ranges.
     unsent_bytes: u64,
+    /// Bytes of a file of late size that could be sent so far, or 0 for any other.
+    available: u64,
     tree: TreeHash,
     /// Bytes that the receiver had from an earlier copy, as reported so far.
     resumed: u64,
@@ -41,11 +44,46 @@ impl Blocks {
             block_log2,
             unsent: whole.into_iter().collect(),
             unsent_bytes: size,
+            available: 0,
             tree: TreeHash::new(size, block_log2),
             resumed: 0,
             is_resumed: false,
             taken_before_answer: may_have.then_some(0),
         }
+    }
+
+    /// Creates the blocks of a file of late size. Nothing can be sent before [`Self::grow`].
+    pub(super) fn late(block_log2: u32) -> Self {
+        Self {
+            size: LATE_SIZE,
+            tree: TreeHash::new(LATE_SIZE, block_log2),
+            ..Self::new(0, block_log2, false)
+        }
+    }
+
+    /// Adds the blocks of a file of late size up to `available`, in bytes. If `is_whole`, that is
+    /// the size of the file.
+    pub(super) fn grow(&mut self, available: u64, is_whole: bool) {
+        let from = self.available;
+        self.available = available.max(from);
+        if from < self.available {
+            // A range that ends there goes on.
+            let last = self.unsent.last_key_value();
+            let start = last.filter(|(_, end)| **end == from);
+            let start = start.map_or(from, |(start, _)| *start);
+            self.unsent.insert(start, self.available);
+            self.unsent_bytes += self.available - from;
+        }
+        if is_whole && is_late(self.size) {
+            self.size = available;
+            let empty = TreeHash::new(available, self.block_log2);
+            self.tree = std::mem::replace(&mut self.tree, empty).with_size(available);
+        }
+    }
+
+    /// Returns true if the file had a late size when it was opened.
+    pub(super) fn has_late_size(&self) -> bool {
+        self.available > 0
     }
 
     /// Keeps the coarse subtrees of the file from now on.
@@ -104,9 +142,13 @@ impl Blocks {
         !self.unsent.is_empty()
     }
 
-    /// Returns the number of bytes that no stream has taken yet.
+    /// Returns the number of bytes that no stream has taken yet. Those that are expected of a file
+    /// of late size count, so that it seems to end only when it does.
     pub(super) fn unsent_bytes(&self) -> u64 {
-        self.unsent_bytes
+        match is_late(self.size) {
+            true => self.unsent_bytes.saturating_add(EXPECTED_BYTES),
+            false => self.unsent_bytes,
+        }
     }
 
     /// Returns true while the receiver may have a part of the file and has not answered.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::blocks::Blocks;
 use crate::attributes::SpecialFile;
 use crate::error::Failure;
+use crate::late_size::is_late;
 use crate::manifest::ManifestRecord;
 use crate::path::RelPath;
 use crate::tree_hash::{Hash, Subtree};
@@ -65,6 +66,19 @@ impl SourceEntry {
         match self.found {
             FoundEntry::File { size } => size,
             _ => 0,
+        }
+    }
+
+    /// Returns true if its size is told at its end.
+    pub(super) fn is_late(&self) -> bool {
+        is_late(self.size())
+    }
+
+    /// Returns the bytes that the walk has found. More of a file of late size follow.
+    pub(super) fn known_bytes(&self) -> u64 {
+        match self.is_late() {
+            true => 0,
+            false => self.size(),
         }
     }
 

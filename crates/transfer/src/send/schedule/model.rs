@@ -270,7 +270,9 @@ impl World {
 
     fn receive(&mut self, answer: Answer) {
         match answer {
-            Answer::Ack(id, offset) => self.schedule.acknowledged(id, offset, self.now),
+            Answer::Ack(id, offset) => {
+                self.schedule.acknowledged(id, offset, self.now);
+            }
             Answer::Result(id, outcome) => {
                 let outcome = match outcome {
                     Outcome::Written => Ok(EntryOutcome::New),

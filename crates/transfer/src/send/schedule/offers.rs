@@ -48,7 +48,7 @@ pub(super) struct OfferState {
 impl OfferState {
     /// Returns the first step for an entry that no stream has taken yet.
     pub(super) fn first_step(&self, entry: &SourceEntry) -> FirstStep {
-        if !matches!(entry.found, FoundEntry::File { .. }) {
+        if !matches!(entry.found, FoundEntry::File { .. }) || entry.is_late() {
             return FirstStep::Sent;
         }
         if entry.first.is_some() {

@@ -8,6 +8,7 @@ use super::blocks::Blocks;
 use super::entry::SendStage;
 use super::work::{StreamId, Subject, WakeTarget, WholeFileMessage};
 use crate::error::{Failure, FailureKind};
+use crate::late_size::is_late;
 use crate::tree_hash::{BlockHash, Hash};
 
 impl Schedule {
@@ -27,7 +28,15 @@ impl Schedule {
         if !matches!(tracked.stage, SendStage::Blocks(None)) {
             return false;
         }
-        let mut blocks = Box::new(Blocks::new(size, block_log2, has_identity));
+        let late = self.late.filter(|late| is_late(size) && late.id == id);
+        let mut blocks = Box::new(match late {
+            Some(late) => {
+                let mut blocks = Blocks::late(block_log2);
+                blocks.grow(late.available, late.is_whole);
+                blocks
+            }
+            None => Blocks::new(size, block_log2, has_identity),
+        });
         if self.manifest.is_observed() {
             blocks.keep_coarse();
         }

@@ -11,7 +11,7 @@ use crate::error::{Failure, FailureKind};
 use crate::metadata::modified_ms;
 use crate::path::RelPath;
 use crate::send::schedule::{FoundEntry, SourceInode};
-use crate::send::walk::WalkSink;
+use crate::send::walk::{Growth, LateSizes, WalkSink};
 use crate::store::confine::{Dir, DirectoryNames, NodeKind, kind_of};
 use crate::wire::Meta;
 
@@ -157,6 +157,22 @@ impl WalkSink for FilterSink<'_> {
 
     fn found(&self, source: u32, path: RelPath, meta: Meta, found: FoundEntry) -> bool {
         self.sink.found(source, path, meta, found)
+    }
+
+    fn late_sizes(&self) -> LateSizes {
+        self.sink.late_sizes()
+    }
+
+    fn found_late(&self, source: u32, path: RelPath, meta: Meta, available: u64) -> bool {
+        self.sink.found_late(source, path, meta, available)
+    }
+
+    fn grown(&self, available: u64, is_whole: bool) -> Growth {
+        self.sink.grown(available, is_whole)
+    }
+
+    fn is_over(&self) -> bool {
+        self.sink.is_over()
     }
 
     fn found_linked(

@@ -193,12 +193,24 @@ impl Source for LocalTree {
     }
 }
 
-struct LocalFile {
+/// An open regular file of this machine.
+pub(super) struct LocalFile {
     fd: OwnedFd,
     /// Metadata when it was opened. The file is unchanged if it still agrees.
     stat: Stat,
     /// The same, as it is sent.
     meta: Meta,
+}
+
+impl LocalFile {
+    /// Takes an open file that is sent with this metadata.
+    ///
+    /// # Errors
+    /// It cannot be examined.
+    pub(super) fn new(fd: OwnedFd, meta: Meta) -> Result<Self, Errno> {
+        let stat = fs::fstat(&fd)?;
+        Ok(Self { fd, stat, meta })
+    }
 }
 
 impl SourceFile for LocalFile {

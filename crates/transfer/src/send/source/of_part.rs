@@ -47,6 +47,10 @@ impl WalkSink for PartFilterSink<'_> {
         }
     }
 
+    fn is_over(&self) -> bool {
+        self.sink.is_over()
+    }
+
     fn found_linked(
         &self,
         source: u32,

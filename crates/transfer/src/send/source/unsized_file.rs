@@ -17,6 +17,11 @@ pub(super) struct UnsizedFile {
 }
 
 impl UnsizedFile {
+    /// Creates a file of this content.
+    pub(super) fn new(content: Vec<u8>, meta: Meta) -> Self {
+        Self { content, meta }
+    }
+
     /// Reads a file that reports the size 0. `None` if it is empty.
     ///
     /// # Errors

@@ -113,11 +113,16 @@ impl NewFile {
     }
 
     /// Syncs the data if it is recorded in a journal. Returns true if the file is durable, so that
-    /// [`Self::finish`] needs no flush before it.
-    pub(super) fn settle(&self) -> Result<bool, Failure> {
+    /// [`Self::finish`] needs no flush before it. The file has `size` bytes.
+    pub(super) fn settle(&self, size: u64) -> Result<bool, Failure> {
         match &self.kind {
             NewFileKind::Kept(file) => file.journal.settle(),
-            NewFileKind::Temporary(_) | NewFileKind::InPlace { .. } => Ok(false),
+            NewFileKind::InPlace { .. } => Ok(false),
+            NewFileKind::Temporary(file) => {
+                // It was late, and the file may end with a hole.
+                file.set_size(size)?;
+                Ok(false)
+            }
             NewFileKind::Overwritten(file) => {
                 file.set_size()?;
                 Ok(false)

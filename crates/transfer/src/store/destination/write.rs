@@ -18,6 +18,7 @@ use super::temp_file::TempFile;
 use super::{CopyDestination, EntryLocation, MARKED_DIR_MODE, times};
 use crate::attributes::SpecialFile;
 use crate::error::{Failure, FailureKind, metadata_failure, refuses_name};
+use crate::late_size::is_late;
 use crate::metadata::node::Node;
 use crate::path::RelPath;
 use crate::progress::NotKeptCounts;
@@ -36,6 +37,10 @@ impl FileStore for CopyDestination {
 
     fn sources(&self) -> usize {
         self.names.len()
+    }
+
+    fn takes_late_sizes(&self) -> bool {
+        self.quota.is_none() && !self.options.in_place && self.existing.is_default()
     }
 
     fn name_bytes(&self) -> u64 {
@@ -132,7 +137,7 @@ impl FileStore for CopyDestination {
             );
         }
         let settled = file
-            .settle()
+            .settle(size)
             .and_then(|is_durable| Ok((is_durable, self.set_metadata(file.fd()?.as_fd(), meta))));
         let (is_durable, metadata) = match settled {
             Ok(settled) => settled,
@@ -332,7 +337,7 @@ impl CopyDestination {
     /// Returns the identity of a file that is kept when the copy ends early, or `None` if it is not
     /// kept.
     fn kept_identity(&self, announced: &AnnouncedFile) -> Option<Identity> {
-        let in_blocks = announced.size > 1u64 << announced.block_log2;
+        let in_blocks = announced.size > 1u64 << announced.block_log2 && !is_late(announced.size);
         let identity = announced
             .identity
             .filter(|_| self.options.resume && in_blocks)?;
@@ -417,7 +422,9 @@ impl CopyDestination {
         let charge = self.charge(announced.size)?;
         let file = self.begin(&parent, &announced.head)?;
         self.try_name(&parent, announced.head.id)?;
-        file.set_size(announced.size)?;
+        if !is_late(announced.size) {
+            file.set_size(announced.size)?;
+        }
         Ok(NewFile::temporary(parent, file, announced.block_log2).charged(charge))
     }
 

@@ -3,11 +3,12 @@
 
 use super::{UNDESCRIBED, WriterState, answers, block_answer};
 use crate::error::{Failure, FailureKind};
+use crate::late_size::is_late;
 use crate::manifest::ManifestRecord;
 use crate::receive::ledger::{
     CopyLedger, FileCommit, LedgerAction, LedgerTypes, Rejection, is_worth_keeping, result,
 };
-use crate::tree_hash::Hash;
+use crate::tree_hash::{Hash, TreeHash};
 use crate::wire::EntryOutcome;
 
 impl<P: LedgerTypes> CopyLedger<P> {
@@ -37,7 +38,41 @@ impl<P: LedgerTypes> CopyLedger<P> {
         Ok(())
     }
 
-    /// Checks that FILE_END is valid for an entry.
+    /// Handles the size in LATE_END, which [`Self::file_end`] follows with its hash (LH-COPY-81).
+    pub(crate) fn late_size(&mut self, id: u64, size: u64, out: &mut Vec<LedgerAction<P>>) {
+        let Some(file) = self.files.get_mut(&id) else {
+            return;
+        };
+        if is_late(file.size) && file.may_have_size(size) {
+            file.size = size;
+            let empty = TreeHash::new(size, file.announced.block_log2);
+            file.tree = std::mem::replace(&mut file.tree, empty).with_size(size);
+        }
+        if file.size != size {
+            self.fail_file(id, Failure::new(FailureKind::Verification), out);
+        }
+    }
+
+    /// Checks that an entry may end with FILE_END, or with LATE_END of this size.
+    ///
+    /// # Errors
+    /// [`Rejection::Protocol`] if it was not described, or its FILE requires the other frame.
+    pub(crate) fn admit_end(&self, id: u64, late: Option<u64>) -> Result<(), Rejection> {
+        self.is_described(id)?;
+        let Some(file) = self.files.get(&id) else {
+            return Ok(());
+        };
+        let fits = match late {
+            None => !is_late(file.announced.size),
+            Some(size) => is_late(file.announced.size) && size > 1u64 << file.announced.block_log2,
+        };
+        match fits {
+            true => Ok(()),
+            false => Err(Rejection::Protocol("the end does not fit its file")),
+        }
+    }
+
+    /// Checks that an entry was described.
     pub(crate) fn is_described(&self, id: u64) -> Result<(), Rejection> {
         match self.files.contains_key(&id) || self.manifest.contains(id) {
             true => Ok(()),
@@ -69,6 +104,7 @@ impl<P: LedgerTypes> CopyLedger<P> {
         };
         out.push(LedgerAction::Commit(FileCommit {
             announced: file.announced.clone(),
+            size: file.size,
             hash: ours,
             file: place,
         }));
@@ -84,11 +120,11 @@ impl<P: LedgerTypes> CopyLedger<P> {
         let Some(file) = self.files.get(&id) else {
             return;
         };
-        let (announced, root) = (file.announced.clone(), file.tree.root());
+        let (announced, size, root) = (file.announced.clone(), file.size, file.tree.root());
         let parts = file.tree.coarse().to_vec();
         let record = match &root {
             Some(hash) => ManifestRecord::File {
-                size: announced.size,
+                size,
                 hash,
                 mtime: announced.meta.mtime,
                 parts: &parts,
