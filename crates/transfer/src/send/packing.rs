@@ -3,6 +3,7 @@
 //! Blocks, and packs of other frames, are decided apart: small files take longer to read. A thread
 //! reads, hashes and perhaps compresses a buffer while the one before it is written to the network,
 //! so a stream is as fast as the slower of the two. Compression pays if it shortens the slower one.
+//! Where more streams than processors send, each stream can compress only with its share of these.
 
 use std::time::Duration;
 
@@ -76,6 +77,13 @@ impl StreamPlanner {
         }
     }
 
+    /// Notes how many streams send, and on how many processors.
+    pub(crate) fn share_processors(&mut self, streams: usize, processors: usize) {
+        let sharing = (streams as f64 / processors.max(1) as f64).max(1.0);
+        self.blocks.sharing = sharing;
+        self.packs.sharing = sharing;
+    }
+
     /// Takes the time in which a buffer of `bytes` was written to the network.
     pub(crate) fn buffer_written(&mut self, bytes: u64, time: Duration) {
         self.blocks.buffer_written(bytes, time);
@@ -87,7 +95,9 @@ impl StreamPlanner {
 #[derive(Debug)]
 pub(crate) struct PackingPlanner {
     method: Compression,
-    /// Seconds for a byte of data to be read, and to be compressed.
+    /// Number of streams for each processor, at least one.
+    sharing: f64,
+    /// Seconds for a byte of data to be read, and to be compressed by one of few streams.
     reading: Average,
     packing: Average,
     /// Seconds for a byte to be written to the network.
@@ -104,6 +114,7 @@ impl PackingPlanner {
     fn new(method: Compression) -> Self {
         Self {
             method,
+            sharing: 1.0,
             reading: Average::default(),
             packing: Average::default(),
             writing: Average::default(),
@@ -171,7 +182,7 @@ impl PackingPlanner {
     /// Returns true if compressed data arrives sooner.
     fn pays(&self) -> bool {
         let packed_time = || {
-            let computing = self.reading.0? + self.packing.0?;
+            let computing = self.reading.0? + self.sharing * self.packing.0?;
             Some(computing.max(self.writing.0? * self.ratio.0?))
         };
         matches!(
@@ -262,6 +273,20 @@ mod tests {
             let mut planner = PackingPlanner::new(Compression::Auto);
             let (_, packed) = send(&mut planner, 1000, speeds);
             assert_eq!(packed, 0, "{speeds:?}");
+        }
+    }
+
+    #[test]
+    fn streams_share_processors() {
+        let local = Speeds {
+            network: 120.0,
+            ..SLOW
+        };
+        for (streams, expected) in [(1, 200), (2, 200), (8, 0)] {
+            let mut planner = StreamPlanner::new(Compression::Auto);
+            planner.share_processors(streams, 2);
+            let (_, packed) = send(&mut planner.blocks, 200, local);
+            assert!(packed.abs_diff(expected) < 10, "{streams}: {packed}");
         }
     }
 

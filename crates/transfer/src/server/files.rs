@@ -161,8 +161,10 @@ impl Server {
         // The rights of the session are fixed.
         let is_permitted = |_: Option<&Credential>| false;
         let end = tokio::select! {
-            ended = self.answer_all(lines, writer, &caller) => return ended,
+            // A request that arrives after the end is not answered.
+            biased;
             end = self.credential_end(&current, is_permitted) => end,
+            ended = self.answer_all(lines, writer, &caller) => return ended,
         };
         Err(end_error(end, caller.credential.as_deref()))
     }
