@@ -28,8 +28,9 @@ const MEASURING_TIMES: u32 = 4;
 /// Minimum share of requests that end while others wait, in percent. With fewer, the number of
 /// requests does not limit the rate.
 const MIN_WAITING_PERCENT: usize = 80;
-/// Pause before the next doubling after one without a gain. It doubles each time.
-const FIRST_PAUSE: Duration = Duration::from_secs(30);
+/// Pause before the next doubling after one without a gain. It doubles each time. The first is
+/// short, as connections that are slow to be set up may hide a gain.
+const FIRST_PAUSE: Duration = Duration::from_secs(2);
 const MAX_PAUSE: Duration = Duration::from_secs(480);
 /// Time after an overload in which further ones do not count: they are of requests that were under
 /// way.
