@@ -240,10 +240,11 @@ impl TablePeer {
         let (program, arguments) = arguments.split_first().context("a command is empty")?;
         let mut command = place.client(program, serving)?;
         for (name, template) in &self.0.env {
-            let value = templates.text(template)?;
-            if !value.is_empty() {
-                command.env(name, value);
-            }
+            // One of this machine has no effect in a lab.
+            match templates.text(template)? {
+                value if value.is_empty() => command.env_remove(name),
+                value => command.env(name, value),
+            };
         }
         command.args(arguments);
         Ok(command)

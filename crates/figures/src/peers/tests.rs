@@ -88,11 +88,23 @@ fn none_failed(failures: &[String]) {
 
 #[test]
 fn every_peer_copies_a_file_and_a_tree_in_each_direction() {
-    let Some(bench) = Bench::new("copies with peers") else {
+    copy_in_each_direction("copies with peers", all());
+}
+
+#[test]
+fn peers_of_plain_servers_copy_in_each_direction() {
+    let boxed = |peer| Box::new(peer) as Box<dyn Peer>;
+    let peers = table::plain().into_iter().chain(table::saving());
+    copy_in_each_direction("copies with plain servers", peers.map(boxed).collect());
+}
+
+/// Copies a file and a tree with each of these peers that is installed, as far as it claims.
+fn copy_in_each_direction(test: &str, peers: Vec<Box<dyn Peer>>) {
+    let Some(bench) = Bench::new(test) else {
         return;
     };
     let mut failures = Vec::new();
-    for peer in all().into_iter().filter(|peer| installed(peer.as_ref())) {
+    for peer in peers.into_iter().filter(|peer| installed(peer.as_ref())) {
         let able = peer.abilities();
         for (source, files, bytes) in [(&bench.file, 1, 2 << 20), (&bench.tree, 3, 370_001)] {
             for direction in [PeerDirection::Fetch, PeerDirection::Send] {
