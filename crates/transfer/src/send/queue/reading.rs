@@ -18,7 +18,7 @@ impl WorkQueue {
     /// the file need not be sent any more.
     fn opened(&self, id: u64, file: OpenSourceFile) -> bool {
         let mut state = self.state.lock();
-        let (size, has_identity) = (file.size(), file.identity.is_some());
+        let (size, has_identity) = (file.announced_size(), file.identity.is_some());
         if state
             .schedule
             .opened(id, size, file.block_log2, has_identity)

@@ -24,20 +24,22 @@ impl OpenSourceFile {
         resume: bool,
         place: Option<ResourcePermit>,
     ) -> Self {
+        // A late size may become known at any moment.
+        let size = file.size();
         Self {
             identity: file.identity().filter(|_| resume),
-            block_log2: match is_late(file.size()) {
+            block_log2: match is_late(size) {
                 true => LATE_BLOCK_LOG2,
-                false => block_log2(file.size()),
+                false => block_log2(size),
             },
-            has_late_size: is_late(file.size()),
+            has_late_size: is_late(size),
             file,
             _permit: place,
         }
     }
 
     /// Returns the size that FILE says. It is always the same (LH-COPY-13).
-    pub(super) fn announced_size(&self) -> u64 {
+    pub(crate) fn announced_size(&self) -> u64 {
         match self.has_late_size {
             true => LATE_SIZE,
             false => self.size(),

@@ -49,6 +49,10 @@ impl Schedule {
         let Some(blocks) = tracked.blocks() else {
             return true;
         };
+        // Nobody has a part of a file of late size, as it has no identity (LH-COPY-80).
+        if blocks.has_late_size() && !subtrees.is_empty() {
+            return false;
+        }
         let (before, mut bytes) = (blocks.memory(), 0);
         let fits = subtrees.iter().all(|subtree| {
             let new = blocks.mark_present(*subtree);

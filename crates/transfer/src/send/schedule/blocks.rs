@@ -22,7 +22,9 @@ pub(super) struct Blocks {
     unsent: BTreeMap<u64, u64>,
     /// Sum of the ranges.
     unsent_bytes: u64,
-    /// Bytes of a file of late size that could be sent so far, or 0 for any other.
+    /// True if the file had a late size when it was opened.
+    has_late_size: bool,
+    /// Bytes of a file of late size that could be sent so far.
     available: u64,
     tree: TreeHash,
     /// Bytes that the receiver had from an earlier copy, as reported so far.
@@ -44,6 +46,7 @@ impl Blocks {
             block_log2,
             unsent: whole.into_iter().collect(),
             unsent_bytes: size,
+            has_late_size: false,
             available: 0,
             tree: TreeHash::new(size, block_log2),
             resumed: 0,
@@ -56,14 +59,18 @@ impl Blocks {
     pub(super) fn late(block_log2: u32) -> Self {
         Self {
             size: LATE_SIZE,
+            has_late_size: true,
             tree: TreeHash::new(LATE_SIZE, block_log2),
             ..Self::new(0, block_log2, false)
         }
     }
 
     /// Adds the blocks of a file of late size up to `available`, in bytes. If `is_whole`, that is
-    /// the size of the file.
+    /// the size of the file. Any other file has all of its blocks.
     pub(super) fn grow(&mut self, available: u64, is_whole: bool) {
+        if !self.has_late_size {
+            return;
+        }
         let from = self.available;
         self.available = available.max(from);
         if from < self.available {
@@ -83,7 +90,7 @@ impl Blocks {
 
     /// Returns true if the file had a late size when it was opened.
     pub(super) fn has_late_size(&self) -> bool {
-        self.available > 0
+        self.has_late_size
     }
 
     /// Keeps the coarse subtrees of the file from now on.
@@ -211,7 +218,7 @@ impl Blocks {
             bytes += to.min(end) - from.max(start);
         }
         self.unsent_bytes -= bytes;
-        self.resumed += end - start;
+        self.resumed = self.resumed.saturating_add(end - start);
         Some(bytes)
     }
 

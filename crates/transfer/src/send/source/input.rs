@@ -52,8 +52,17 @@ enum InputForm {
     Buffered,
     /// As a whole: it has at most one block.
     Small(Arc<Vec<u8>>),
+    /// Partly in a temporary file. The copy that stored it was lost before the end of the input.
+    Storing(StoredBeginning),
     /// From a temporary file.
     Stored(OwnedFd),
+}
+
+/// The beginning of an input in a temporary file, which the buffer does not have any more.
+struct StoredBeginning {
+    file: File,
+    /// Length in bytes.
+    len: u64,
 }
 
 impl InputSource {
@@ -103,14 +112,6 @@ impl InputSource {
 
     /// Reports the input while it is read.
     fn stream(&self, sink: &dyn WalkSink) -> bool {
-        if !self.buffer.is_complete() {
-            let lost = Failure::with_detail(
-                FailureKind::Changed,
-                "the server has lost the copy, and what it had of standard input cannot be read \
-                 again: repeat the whole command",
-            );
-            return found(sink, FoundEntry::Failed(lost), Meta::default());
-        }
         let first = BLOCK_BYTES as u64;
         if !sink.found_late(0, RelPath::root(), self.meta(), first) {
             return false;
@@ -133,8 +134,17 @@ impl InputSource {
 
     /// Stores the input in a temporary file without a name, and reports that.
     fn store(&self, sink: &dyn WalkSink) -> bool {
-        (self.on_store)();
-        let stored = match self.read_into_file(sink) {
+        let beginning = match std::mem::replace(&mut *self.form.lock(), InputForm::Buffered) {
+            InputForm::Storing(beginning) => Ok(beginning),
+            _ => {
+                (self.on_store)();
+                tempfile::tempfile().map(|file| StoredBeginning { file, len: 0 })
+            }
+        };
+        let stored = beginning
+            .map_err(|error| storing_failed(&error))
+            .and_then(|beginning| self.read_into_file(beginning, sink));
+        let stored = match stored {
             Ok(Some(stored)) => stored,
             Ok(None) => return false,
             Err(failure) => return found(sink, FoundEntry::Failed(failure), Meta::default()),
@@ -143,24 +153,35 @@ impl InputSource {
         self.found_stored(sink)
     }
 
-    fn read_into_file(&self, sink: &dyn WalkSink) -> Result<Option<OwnedFd>, Failure> {
-        let mut file = tempfile::tempfile().map_err(|error| storing_failed(&error))?;
-        let (mut block, mut stored) = (vec![0; BLOCK_BYTES], 0);
+    /// Reads the input to its end. Returns `None` if the copy is over before. What is stored then
+    /// serves the next copy.
+    fn read_into_file(
+        &self,
+        mut stored: StoredBeginning,
+        sink: &dyn WalkSink,
+    ) -> Result<Option<OwnedFd>, Failure> {
+        let mut block = vec![0; BLOCK_BYTES];
         loop {
-            let (available, is_whole) = self.buffer.wait_beyond(stored, OVER_CHECK_PAUSE);
+            let (available, is_whole) = self.buffer.wait_beyond(stored.len, OVER_CHECK_PAUSE);
             if sink.is_over() {
+                *self.form.lock() = InputForm::Storing(stored);
                 return Ok(None);
             }
-            while stored < available {
-                let read = self.buffer.read_at(&mut block, stored)?;
+            while stored.len < available {
+                let read = self.buffer.read_at(&mut block, stored.len)?;
                 let data = block.get(..read).unwrap_or_default();
-                file.write_all(data)
+                if data.is_empty() {
+                    return Err(input_lost());
+                }
+                stored
+                    .file
+                    .write_all(data)
                     .map_err(|error| storing_failed(&error))?;
-                self.buffer.release(stored);
-                stored += read as u64;
+                self.buffer.release(stored.len);
+                stored.len += read as u64;
             }
             if is_whole {
-                return Ok(Some(file.into()));
+                return Ok(Some(stored.file.into()));
             }
         }
     }
@@ -178,7 +199,7 @@ impl InputSource {
     fn open_current(&self) -> Result<Box<dyn SourceFile>, Failure> {
         let meta = self.meta();
         Ok(match &*self.form.lock() {
-            InputForm::Buffered => Box::new(InputFile {
+            InputForm::Buffered | InputForm::Storing(_) => Box::new(InputFile {
                 buffer: self.buffer.clone(),
                 meta,
             }),
@@ -195,6 +216,14 @@ fn found(sink: &dyn WalkSink, found: FoundEntry, meta: Meta) -> bool {
     sink.found(0, RelPath::root(), meta, found)
 }
 
+fn input_lost() -> Failure {
+    Failure::with_detail(
+        FailureKind::Changed,
+        "the server has lost the copy, and what it had of standard input cannot be read again: \
+         repeat the whole command",
+    )
+}
+
 fn storing_failed(error: &io::Error) -> Failure {
     let directory = std::env::temp_dir();
     Failure::with_detail(
@@ -208,8 +237,18 @@ fn storing_failed(error: &io::Error) -> Failure {
 
 impl Source for InputSource {
     fn walk(&self, sink: &dyn WalkSink) -> bool {
-        if !matches!(&*self.form.lock(), InputForm::Buffered) {
+        let form = self.form.lock();
+        let is_storing = matches!(&*form, InputForm::Storing(_));
+        let is_found = !is_storing && !matches!(&*form, InputForm::Buffered);
+        drop(form);
+        if is_found {
             return self.found_stored(sink);
+        }
+        if is_storing {
+            return self.store(sink);
+        }
+        if !self.buffer.is_complete() {
+            return found(sink, FoundEntry::Failed(input_lost()), Meta::default());
         }
         if let Err(error) = self.start() {
             let failure = Failure::with_detail(FailureKind::Io, error.to_string());

@@ -120,7 +120,7 @@ impl NewFile {
             NewFileKind::InPlace { .. } => Ok(false),
             NewFileKind::Temporary(file) => {
                 // It was late, and the file may end with a hole.
-                file.set_size(size)?;
+                file.ensure_size(size)?;
                 Ok(false)
             }
             NewFileKind::Overwritten(file) => {

@@ -198,7 +198,8 @@ impl InputBuffer {
     /// Returns true if the block at `offset` was read and is not in the buffer any more.
     pub(super) fn is_released(&self, offset: u64) -> bool {
         let state = self.state.lock();
-        offset < state.filled && !state.blocks.contains_key(&offset)
+        let start = offset - offset % BLOCK_BYTES as u64;
+        offset < state.filled && !state.blocks.contains_key(&start)
     }
 
     /// Returns true if the input can be sent from its beginning.
