@@ -99,7 +99,7 @@ impl Bench {
             counts_from_answer: false,
             one_way: Duration::ZERO,
             hook: Mutex::new(None),
-            opened: AtomicUsize::new(0),
+            opened: Arc::default(),
             carried: Arc::default(),
             exhausted: Arc::default(),
         }
@@ -368,7 +368,7 @@ pub struct Pipes {
     pub one_way: Duration,
     /// Function that is called once this many bytes have passed over the first pipe.
     pub hook: Mutex<Option<Hook>>,
-    pub opened: AtomicUsize,
+    pub opened: Arc<AtomicUsize>,
     /// Number of bytes that passed over all pipes.
     pub carried: Arc<AtomicU64>,
     /// Notified when the budget of a pipe is exhausted.

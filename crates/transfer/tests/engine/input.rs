@@ -58,6 +58,19 @@ async fn push_with<C: Connector>(
     change: impl FnOnce(&mut Client<C>),
 ) -> Pushed {
     let taken = Arc::new(AtomicU64::new(0));
+    let input = input(content, &taken);
+    push_input(pipes, input, taken, to, options, change).await
+}
+
+/// Pushes `input`, of which `taken` bytes have been taken so far.
+async fn push_input<C: Connector>(
+    pipes: C,
+    input: File,
+    taken: Arc<AtomicU64>,
+    to: &str,
+    options: WriteOptions,
+    change: impl FnOnce(&mut Client<C>),
+) -> Pushed {
     let (was_stored, stored) = (Arc::new(AtomicBool::new(false)), AtomicBool::new(false));
     let on_store = {
         let was_stored = was_stored.clone();
@@ -66,7 +79,7 @@ async fn push_with<C: Connector>(
             was_stored.store(true, Ordering::Relaxed);
         }
     };
-    let found = Sources::input(input(content, &taken), Some(MAX_BYTES), on_store).unwrap();
+    let found = Sources::input(input, Some(MAX_BYTES), on_store).unwrap();
     let request = CopyRequest::Push {
         destination: rel(to),
         into: to.ends_with('/'),
@@ -290,6 +303,43 @@ async fn server_that_needs_the_size_gets_a_stored_input() {
     let update = |client: &mut Client<Pipes>| client.hello.existing.update = true;
     let options = WriteOptions::default();
     let pushed = push_with(bench.pipes(), content.clone(), "/f", options, update).await;
+    pushed.run.ok();
+    assert!(pushed.was_stored);
+    assert!(std::fs::read(bench.root("f")).unwrap() == content);
+}
+
+#[tokio::test]
+async fn stored_beginning_of_an_input_survives_a_lost_copy() {
+    let bench = Bench::with(ServerLimits {
+        stream_grace: Duration::ZERO,
+        ..ServerLimits::default()
+    });
+    let pipes = Pipes {
+        counts_from_answer: true,
+        ..bench.pipes()
+    };
+    *pipes.cuts.lock() = vec![1];
+    let content = noise(9_000_000, 7);
+    let (read, mut write) = std::io::pipe().unwrap();
+    let taken = Arc::new(AtomicU64::new(0));
+    let (parts, count, opened) = (content.clone(), taken.clone(), pipes.opened.clone());
+    std::thread::spawn(move || {
+        let (first, second) = parts.split_at(4_500_000);
+        write.write_all(first).unwrap();
+        count.fetch_add(first.len() as u64, Ordering::Relaxed);
+        // The first stream is lost, and with it the copy.
+        while opened.load(Ordering::SeqCst) < 3 {
+            std::thread::yield_now();
+        }
+        write.write_all(second).unwrap();
+    });
+    let read = OwnedFd::from(read).into();
+    let change = |client: &mut Client<Pipes>| {
+        client.streams = Some(1);
+        client.hello.existing.update = true;
+    };
+    let options = WriteOptions::default();
+    let pushed = push_input(pipes, read, taken, "/f", options, change).await;
     pushed.run.ok();
     assert!(pushed.was_stored);
     assert!(std::fs::read(bench.root("f")).unwrap() == content);

@@ -80,7 +80,7 @@ mod tests {
 
     use super::super::*;
     use crate::late_size::{LATE_BLOCK_LOG2, LATE_SIZE};
-    use crate::tree_hash::{BlockHash, BlockHasher};
+    use crate::tree_hash::{BlockHash, BlockHasher, Subtree};
     use crate::wire::Compare;
 
     const BLOCK: u64 = 1 << LATE_BLOCK_LOG2;
@@ -128,6 +128,36 @@ mod tests {
         assert_eq!(take(&mut schedule), [3 * BLOCK]);
         assert_eq!(schedule.block_read(0, 3 * BLOCK, hash), None);
         assert!(schedule.block_read(0, 2 * BLOCK, hash).is_some());
+    }
+
+    #[test]
+    fn lh_copy_80_receiver_has_no_part_of_a_late_file() {
+        let mut schedule = Schedule::default();
+        schedule.add_stream(0);
+        schedule.found_late(0, RelPath::root(), Meta::default(), BLOCK);
+        assert_eq!(take(&mut schedule), [0]);
+        assert!(schedule.opened(0, LATE_SIZE, LATE_BLOCK_LOG2, false));
+        let half = Subtree {
+            offset: 0,
+            level: 61,
+            chaining_value: [1; 32],
+        };
+        assert!(!schedule.have(0, &[half], true));
+        assert!(schedule.have(0, &[], false));
+    }
+
+    #[test]
+    fn size_that_is_known_when_the_file_is_opened_stays() {
+        const SIZE: u64 = 3 * BLOCK + 5;
+        let mut schedule = Schedule::default();
+        schedule.add_stream(0);
+        schedule.found_late(0, RelPath::root(), Meta::default(), BLOCK);
+        assert_eq!(take(&mut schedule), [0]);
+        assert!(schedule.opened(0, SIZE, 20, false));
+        schedule.grown(SIZE, true);
+        assert_eq!(schedule.totals().bytes, SIZE);
+        assert!(take(&mut schedule).is_empty(), "block 0 has everything");
+        assert!(!schedule.acknowledged(0, 0, NOW), "nothing is dropped");
     }
 
     /// Size of a block in the tests with content.
