@@ -7,18 +7,20 @@ use std::time::Duration;
 use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
 use object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
 use object_store::gcp::{GoogleCloudStorageBuilder, GoogleConfigKey};
-use object_store::http::HttpBuilder;
 use object_store::multipart::MultipartStore;
-use object_store::{ClientConfigKey, ClientOptions, ObjectStore, RetryConfig};
+use object_store::{ClientConfigKey, ObjectStore, RetryConfig};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use crate::error::Error;
 use crate::location::{EndpointPath, Scheme};
-use crate::login;
 use crate::overload::{CountingConnector, OverloadCount};
 use crate::profile::Profile;
 use crate::reason::Reason;
+
+mod web;
+
+pub(crate) use web::{base_url, invalid_url, web_client};
 
 /// Time to connect to the service that gives credentials to virtual machines of the three clouds.
 const METADATA_TIMEOUT: Duration = Duration::from_secs(1);
@@ -27,8 +29,9 @@ const METADATA_SERVICE: SocketAddr =
 
 /// Time without data from the server after which a request is repeated. A server says nothing while
 /// it receives a part, so writing needs more of it.
-const READ_TIMEOUT: &str = "60s";
-const WRITE_TIMEOUT: &str = "600s";
+const READ_TIMEOUT: Duration = Duration::from_secs(60);
+const WRITE_TIMEOUT: Duration = Duration::from_secs(600);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Direction in which a store is used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,12 +68,15 @@ pub(crate) async fn connect(
     retry: RetryConfig,
     overloads: &OverloadCount,
 ) -> Result<Connection, Error> {
-    let connector = CountingConnector(overloads.clone());
+    let connector = CountingConnector {
+        overloads: overloads.clone(),
+        client: None,
+    };
     match path.scheme() {
         Scheme::S3 => s3(path, purpose, retry, connector).await,
         Scheme::Google => google(path, purpose, retry, connector).await,
         Scheme::Azure => azure(path, purpose, retry, connector).await,
-        Scheme::Web(_) | Scheme::Dav(_) => web(path, purpose, retry, connector),
+        Scheme::Web(_) | Scheme::Dav(_) => web::connect(path, purpose, retry, connector),
     }
 }
 
@@ -276,54 +282,22 @@ async fn azure(
     Ok(Connection::with_parts(built))
 }
 
-fn web(
-    path: &EndpointPath,
-    purpose: Purpose,
-    retry: RetryConfig,
-    connector: CountingConnector,
-) -> Result<Connection, Error> {
-    let mut options = ClientOptions::new().with_default_headers(login::headers(path)?);
-    for (key, value) in timeouts(purpose) {
-        options = options.with_config(key, value);
-    }
-    let built = HttpBuilder::new()
-        .with_url(base_url(path))
-        .with_client_options(options.with_allow_http(!has_tls(path)))
-        .with_http_connector(connector)
-        .with_retry(retry)
-        .build()
-        .map_err(|error| invalid(path, "the URL", &error))?;
-    Ok(Connection {
-        objects: Arc::new(built),
-        parts: None,
-    })
-}
-
-/// Returns the URL of a web server, with the query of the path.
-pub(crate) fn base_url(path: &EndpointPath) -> String {
-    let scheme = if has_tls(path) { "https" } else { "http" };
-    let query = path
-        .query()
-        .map_or(String::new(), |query| format!("?{query}"));
-    format!("{scheme}://{}/{query}", path.authority())
-}
-
-const fn has_tls(path: &EndpointPath) -> bool {
-    !matches!(path.scheme(), Scheme::Web(false) | Scheme::Dav(false))
-}
-
 /// Returns settings of the HTTP client. The time of a whole request is not limited, as that depends
 /// on the network.
-fn timeouts(purpose: Purpose) -> [(ClientConfigKey, &'static str); 3] {
-    let read = match purpose {
+fn timeouts(purpose: Purpose) -> [(ClientConfigKey, String); 3] {
+    let seconds = |time: Duration| format!("{}s", time.as_secs());
+    [
+        (ClientConfigKey::Timeout, "7days".to_owned()),
+        (ClientConfigKey::ReadTimeout, seconds(read_timeout(purpose))),
+        (ClientConfigKey::ConnectTimeout, seconds(CONNECT_TIMEOUT)),
+    ]
+}
+
+const fn read_timeout(purpose: Purpose) -> Duration {
+    match purpose {
         Purpose::Read => READ_TIMEOUT,
         Purpose::Write => WRITE_TIMEOUT,
-    };
-    [
-        (ClientConfigKey::Timeout, "7days"),
-        (ClientConfigKey::ReadTimeout, read),
-        (ClientConfigKey::ConnectTimeout, "10s"),
-    ]
+    }
 }
 
 /// Returns true if a setting is given. One that is either true or false is given if it is true.

@@ -129,8 +129,11 @@ async fn read_local(file: Arc<LocalFile>, offset: u64, len: u64) -> Result<Bytes
 }
 
 /// Returns a value that distinguishes this state of an object from others. Without an ETag, an
-/// object of the same size and time is taken for the same.
+/// object of the same size and time is taken for the same. Without a time, there is no such value.
 pub(crate) fn identity(reader: &ObjectReader) -> Option<[u8; 32]> {
+    if !reader.object.has_version() {
+        return None;
+    }
     let mut hasher = blake3::Hasher::new_derive_key("longhaul 2026 identity of an object");
     let object = &reader.object;
     let time = object.changed.to_string();

@@ -1,5 +1,8 @@
 //! Objects of a store, and the metadata that they keep.
 
+use std::sync::LazyLock;
+use std::time::{SystemTime, UNIX_EPOCH};
+
 use object_store::{Attribute, Attributes, ObjectMeta};
 
 /// Metadata in which the modification time of a file is kept, as rclone has it: seconds since 1970,
@@ -10,12 +13,22 @@ const MTIME: &str = "mtime";
 pub(crate) const FILE_MODE: u32 = 0o644;
 pub(crate) const DIRECTORY_MODE: u32 = 0o755;
 
+/// Time of objects without one, as the library has it.
+const UNDATED: i64 = 0;
+/// Modification time of copies of such objects, which no earlier copy has.
+static COPY_TIME: LazyLock<(i64, u32)> = LazyLock::new(|| {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let now = now.unwrap_or_default();
+    (now.as_secs().cast_signed(), now.subsec_nanos())
+});
+
 /// State of an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Object {
     /// Size in bytes.
     pub size: u64,
-    /// Time of the last change at the store, in seconds since 1970.
+    /// Time of the last change at the store, in seconds since 1970. [`UNDATED`] if the server does
+    /// not tell.
     pub changed: i64,
     /// Modification time of the file, if the object has it: seconds since 1970 and nanoseconds.
     pub mtime: Option<(i64, u32)>,
@@ -25,7 +38,16 @@ pub(crate) struct Object {
 impl Object {
     /// Returns the modification time that a copy of the object gets.
     pub(crate) fn modified(&self) -> (i64, u32) {
-        self.mtime.unwrap_or((self.changed, 0))
+        let changed = match self.changed {
+            UNDATED => *COPY_TIME,
+            changed => (changed, 0),
+        };
+        self.mtime.unwrap_or(changed)
+    }
+
+    /// Returns true if another state of the same size can be told from this one.
+    pub(crate) fn has_version(&self) -> bool {
+        self.e_tag.is_some() || self.changed != UNDATED
     }
 
     /// Returns true if both describe the same content. Times count only without ETags.
@@ -118,6 +140,15 @@ mod tests {
             assert_eq!(parse_mtime(bad), None, "{bad}");
         }
         assert_eq!(object(1, 2, None).modified(), (2, 0));
+    }
+
+    #[test]
+    fn undated_objects_are_like_no_earlier_copy() {
+        let undated = object(1, UNDATED, None);
+        assert!(undated.modified().0 > 1_700_000_000);
+        assert!(!undated.has_version());
+        assert!(object(1, 2, None).has_version());
+        assert!(object(1, UNDATED, Some("\"a\"")).has_version());
     }
 
     #[test]

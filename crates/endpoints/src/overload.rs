@@ -40,12 +40,19 @@ impl OverloadCount {
 
 /// Connector of clients whose answers are counted.
 #[derive(Debug)]
-pub(crate) struct CountingConnector(pub OverloadCount);
+pub(crate) struct CountingConnector {
+    pub overloads: OverloadCount,
+    /// The client that carries the requests. `None` if the library makes it.
+    pub client: Option<HttpClient>,
+}
 
 impl HttpConnector for CountingConnector {
     fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
-        let client = ReqwestConnector::default().connect(options)?;
-        let overloads = self.0.clone();
+        let client = match &self.client {
+            Some(client) => client.clone(),
+            None => ReqwestConnector::default().connect(options)?,
+        };
+        let overloads = self.overloads.clone();
         Ok(HttpClient::new(CountingService { client, overloads }))
     }
 }

@@ -51,7 +51,7 @@ impl Reason {
                 Some(404) => Self::NotFound,
                 Some(413) => Self::TooLarge,
                 Some(507) => Self::Full,
-                _ => Self::Other(words()),
+                _ => Self::Other(incomplete_listing(other).unwrap_or_else(words)),
             },
         }
     }
@@ -83,6 +83,16 @@ impl Reason {
         };
         Failure::with_detail(kind, detail)
     }
+}
+
+/// Returns what to do about a listing that the library cannot read, because a property is missing.
+fn incomplete_listing(error: &Error) -> Option<String> {
+    let text = innermost(error).to_string();
+    let property = text.strip_prefix("missing field `")?.strip_suffix('`')?;
+    Some(format!(
+        "the server's listings lack {property}, so trees cannot be copied: name single files by \
+         https://"
+    ))
 }
 
 /// Returns the status in the text of an error. The library tells it of some requests only, and its

@@ -1,22 +1,18 @@
 //! What WebDAV and plain web servers have beyond an object store: uploads as a stream, directories
 //! and renaming.
 
-use std::time::Duration;
-
 use longhaul_transfer::{Failure, FailureKind};
 use object_store::path::Path as Key;
 use reqwest::header::{CONTENT_LENGTH, HeaderMap, HeaderValue, IF_NONE_MATCH};
 use reqwest::{Body, Client, Method, RequestBuilder, StatusCode};
 use url::Url;
 
-use crate::connect::base_url;
+use crate::connect::{base_url, invalid_url, web_client};
 use crate::error::Error;
 use crate::location::EndpointPath;
-use crate::login;
 use crate::overload::OverloadCount;
 use crate::reason::{Reason, shorten};
 
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum bytes of an answer that are read for its reason.
 const MAX_ANSWER_BYTES: usize = 64 << 10;
 
@@ -44,18 +40,9 @@ impl WebClient {
     /// # Errors
     /// [`Error::Settings`].
     pub(crate) fn new(path: &EndpointPath, overloads: OverloadCount) -> Result<Self, Error> {
-        let invalid = |reason: String| Error::Settings {
-            place: path.place(),
-            what: "the URL".to_owned(),
-            reason,
-        };
-        let client = Client::builder()
-            .default_headers(login::headers(path)?)
-            .connect_timeout(CONNECT_TIMEOUT)
-            .http1_only()
-            .build()
-            .map_err(|error| invalid(error.to_string()))?;
-        let base = Url::parse(&base_url(path)).map_err(|error| invalid(error.to_string()))?;
+        let client = web_client(path)?.build();
+        let client = client.map_err(|error| invalid_url(path, &error))?;
+        let base = Url::parse(&base_url(path)).map_err(|error| invalid_url(path, &error))?;
         Ok(Self {
             client,
             base,

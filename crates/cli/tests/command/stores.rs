@@ -11,6 +11,7 @@ mod relay;
 mod server_and_login;
 mod sshd;
 mod sync;
+mod xrootd;
 
 use std::fs;
 use std::path::Path;

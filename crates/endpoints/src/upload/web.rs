@@ -86,6 +86,22 @@ impl Uploader {
         }
     }
 
+    /// Checks that the server has all of a file. A server may answer that it stored a file of which
+    /// it read only a part.
+    async fn check_stored(&self, key: &Key, size: u64, sent: u64) -> Result<(), Reason> {
+        let stored = match sent == size {
+            true => self.store.head(key).await?.size,
+            false => sent,
+        };
+        match stored == size {
+            true => Ok(()),
+            false => Err(Reason::Other(format!(
+                "the server says that it stored the file, and has {stored} of {size} bytes: remove \
+                 what is there"
+            ))),
+        }
+    }
+
     /// Sends a file, again and again while the server does not answer.
     async fn put(
         &self,
@@ -107,10 +123,13 @@ impl Uploader {
                 mtime: content.modified().0,
                 is_new,
             };
-            let put = web.put(key, upload).await;
+            let mut put = web.put(key, upload).await;
+            let sent = counters.sent.load(Ordering::Relaxed);
+            if put.is_ok() {
+                put = self.check_stored(key, content.size(), sent).await;
+            }
             if put.is_err() {
-                self.reporter
-                    .taken_back(counters.sent.load(Ordering::Relaxed));
+                self.reporter.taken_back(sent);
             }
             match put {
                 Err(Reason::Unreachable(_)) if started.elapsed() < self.store.patience() => {

@@ -1,6 +1,8 @@
 //! Faults of a store or web server during a copy.
 
 use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpListener;
 use std::process::Stdio;
 
 use serde_json::Value;
@@ -147,6 +149,46 @@ fn files_too_large_for_a_server_fail_alone() {
     );
     assert!(!stage.path("nginx/tree/large").exists());
     assert!(no_temps(&stage.path("nginx")));
+}
+
+/// Starts a web server that answers every upload with success, and has three bytes of it.
+fn forgetful_server() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    std::thread::spawn(move || {
+        let mut is_stored = false;
+        for stream in listener.incoming().map_while(Result::ok) {
+            let mut lines = BufReader::new(&stream);
+            let (mut request, mut len) = (String::new(), 0);
+            lines.read_line(&mut request).unwrap();
+            let mut line = String::new();
+            while lines.read_line(&mut line).unwrap() > 2 {
+                if let Some(value) = line.strip_prefix("Content-Length: ") {
+                    len = value.trim().parse().unwrap();
+                }
+                line.clear();
+            }
+            std::io::copy(&mut lines.take(len), &mut std::io::sink()).unwrap();
+            let answer = match request.starts_with("PUT ") {
+                true => "201 Created\r\nContent-Length: 0",
+                false if is_stored => "200 OK\r\nContent-Length: 3",
+                false => "404 Not Found\r\nContent-Length: 0",
+            };
+            is_stored |= request.starts_with("PUT ");
+            write!(&stream, "HTTP/1.1 {answer}\r\nConnection: close\r\n\r\n").unwrap();
+        }
+    });
+    address
+}
+
+#[test]
+fn server_that_stores_less_than_it_says_is_noticed() {
+    let stage = Stage::new();
+    fs::write(stage.path("here/f"), "content").unwrap();
+    let there = format!("http://{}/f", forgetful_server());
+    let copied = Copied::new(isolated(&stage).args(["cp", "--json", "here/f", &there]));
+    copied.assert_failed(1, &["has 3 of 7 bytes"]);
+    assert_eq!(copied.number("bytes"), 0);
 }
 
 #[test]
