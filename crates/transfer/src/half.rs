@@ -31,6 +31,14 @@ impl Half {
         }
     }
 
+    /// Returns true if this end has data that the other one cannot send again in another copy.
+    pub(crate) fn has_late_blocks(&self) -> bool {
+        match self {
+            Self::Sending(_) => false,
+            Self::Receiving(receiver) => receiver.has_late_blocks(),
+        }
+    }
+
     /// Returns the side of this end in each of the copy's connections.
     pub(crate) fn side(&self) -> drs::Side {
         match self {

@@ -29,8 +29,8 @@ pub struct ServerLimits {
     pub hello_timeout: Duration,
     /// Time for which a copy without a stream is kept.
     pub stream_grace: Duration,
-    /// Time for which a copy without a stream is kept if the size of a file may be told at its end.
-    /// Its client cannot read that file again.
+    /// Time for which a copy without a stream is kept once a block of a file of late size has been
+    /// answered. Its client cannot read that again.
     pub late_stream_grace: Duration,
     /// Time for which a file waits for a permit among `open_files` before it fails with
     /// [`crate::FailureKind::Limit`].

@@ -164,6 +164,8 @@ pub(crate) struct CopyLedger<P: LedgerTypes> {
     end: Option<u64>,
     stage: CopyStage,
     notes: Vec<(EntryHead, Failure)>,
+    /// True once a block of a file of late size was answered as written.
+    has_late_blocks: bool,
     memory: LedgerMemory,
 }
 
@@ -196,6 +198,7 @@ impl<P: LedgerTypes> CopyLedger<P> {
             end: None,
             stage: CopyStage::Receiving,
             notes: Vec::new(),
+            has_late_blocks: false,
             memory: LedgerMemory {
                 begun_with,
                 files: 0,
@@ -380,6 +383,11 @@ impl<P: LedgerTypes> CopyLedger<P> {
             CopyStage::Done(hash) => Some(hash),
             CopyStage::Receiving | CopyStage::Finishing => None,
         }
+    }
+
+    /// Returns true if it has data that the sender cannot send again: blocks of a file of late size.
+    pub(crate) fn has_late_blocks(&self) -> bool {
+        self.has_late_blocks
     }
 
     /// Returns the frames that end every stream. Empty before the end.

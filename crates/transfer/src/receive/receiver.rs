@@ -620,6 +620,11 @@ impl<S: FileStore> Receiver<S> {
         self.state.lock().ledger.conclusion()
     }
 
+    /// Returns true if it has data that the sender cannot send again.
+    pub(crate) fn has_late_blocks(&self) -> bool {
+        self.state.lock().ledger.has_late_blocks()
+    }
+
     /// Returns the frames that end every stream.
     pub(crate) fn closing_frames(&self) -> Vec<Frame> {
         let state = self.state.lock();

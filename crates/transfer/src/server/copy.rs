@@ -524,8 +524,8 @@ pub(super) fn access_of(overwrite: bool) -> Access {
 }
 
 /// Returns true if the client cannot begin the copy again, as it keeps nothing that was answered.
-fn copy_takes_late_sizes(copy: &ServerCopy) -> bool {
-    copy.half.get().is_some_and(Half::takes_late_sizes)
+fn has_late_blocks(copy: &ServerCopy) -> bool {
+    copy.half.get().is_some_and(Half::has_late_blocks)
 }
 
 /// Membership of a stream in its copy. The last stream to leave decides whether the copy ends
@@ -559,7 +559,7 @@ impl Drop for CopyMembership<'_> {
         }
         let (server, copy) = (Arc::downgrade(self.server), Arc::downgrade(self.copy));
         let limits = &self.server.limits;
-        let grace = match copy_takes_late_sizes(self.copy) {
+        let grace = match has_late_blocks(self.copy) {
             true => limits.late_stream_grace,
             false => limits.stream_grace,
         };

@@ -380,6 +380,7 @@ impl<P: LedgerTypes> CopyLedger<P> {
         if let Some(file) = self.files.get_mut(&id) {
             let len = file.len_at(offset);
             file.counted += len;
+            self.has_late_blocks |= is_late(file.announced.size);
             out.push(LedgerAction::Count(len as i64));
             file.write_next(place, out);
         }

@@ -284,6 +284,16 @@ fn late_file(blocks: &[(u64, u64)]) -> (CopyLedger<Numbers>, Vec<LedgerAction<Nu
 }
 
 #[test]
+fn lh_copy_27_blocks_that_cannot_be_sent_again_are_noted() {
+    assert!(!late_file(&[]).0.has_late_blocks());
+    let (mut ledger, mut out) = late_file(&[(0, 2 * BLOCK)]);
+    assert!(ledger.has_late_blocks());
+    // The client may not have heard of the end.
+    ledger.late_size(0, 2 * BLOCK, &mut out);
+    assert!(ledger.has_late_blocks());
+}
+
+#[test]
 fn lh_copy_81_late_size_comes_before_or_behind_the_blocks() {
     let size = 2 * BLOCK + 5;
     let blocks = [(2 * BLOCK, size), (0, size), (BLOCK, size)];

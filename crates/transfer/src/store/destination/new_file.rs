@@ -28,6 +28,8 @@ pub(crate) struct NewFile {
     kind: NewFileKind,
     /// Binary logarithm of its block size in bytes.
     block_log2: u32,
+    /// True if its size was not known when it was created.
+    has_late_size: bool,
     /// Part of the quota that it holds, if there is one.
     charge: Option<QuotaCharge>,
 }
@@ -54,6 +56,7 @@ impl NewFile {
             parent,
             kind: NewFileKind::Temporary(file),
             block_log2,
+            has_late_size: false,
             charge: None,
         }
     }
@@ -64,6 +67,7 @@ impl NewFile {
             parent,
             kind: NewFileKind::Kept(Arc::new(KeptFile::new(journal))),
             block_log2,
+            has_late_size: false,
             charge: None,
         }
     }
@@ -74,6 +78,7 @@ impl NewFile {
             parent,
             kind: NewFileKind::InPlace { fd, failure },
             block_log2: 0,
+            has_late_size: false,
             charge: None,
         }
     }
@@ -86,12 +91,21 @@ impl NewFile {
         file
     }
 
+    /// Sets whether the size is late, so that it is to be set at the end.
+    pub(super) fn with_late_size(self, has_late_size: bool) -> Self {
+        // Not by struct update, as it is dropped otherwise.
+        let mut file = self;
+        file.has_late_size = has_late_size;
+        file
+    }
+
     /// Creates the representation of an existing file that is overwritten in place.
     pub(super) fn overwritten(parent: EntryLocation, file: OverwrittenFile) -> Self {
         Self {
             parent,
             kind: NewFileKind::Overwritten(file),
             block_log2: 0,
+            has_late_size: false,
             charge: None,
         }
     }
@@ -117,12 +131,12 @@ impl NewFile {
     pub(super) fn settle(&self, size: u64) -> Result<bool, Failure> {
         match &self.kind {
             NewFileKind::Kept(file) => file.journal.settle(),
-            NewFileKind::InPlace { .. } => Ok(false),
-            NewFileKind::Temporary(file) => {
-                // It was late, and the file may end with a hole.
-                file.ensure_size(size)?;
+            NewFileKind::Temporary(file) if self.has_late_size => {
+                // The file may end with a hole.
+                file.set_size(size)?;
                 Ok(false)
             }
+            NewFileKind::InPlace { .. } | NewFileKind::Temporary(_) => Ok(false),
             NewFileKind::Overwritten(file) => {
                 file.set_size()?;
                 Ok(false)

@@ -74,16 +74,6 @@ impl TempFile {
     pub(super) fn set_size(&self, size: u64) -> Result<(), Failure> {
         Ok(fs::ftruncate(self.fd()?, size)?)
     }
-
-    /// Sets the size unless the file has it. Some file systems flush the data for a size that is
-    /// set.
-    pub(super) fn ensure_size(&self, size: u64) -> Result<(), Failure> {
-        let now = fs::fstat(self.fd()?)?.st_size;
-        match u64::try_from(now) == Ok(size) {
-            true => Ok(()),
-            false => self.set_size(size),
-        }
-    }
 }
 
 impl Drop for TempFile {

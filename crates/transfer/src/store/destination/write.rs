@@ -422,10 +422,12 @@ impl CopyDestination {
         let charge = self.charge(announced.size)?;
         let file = self.begin(&parent, &announced.head)?;
         self.try_name(&parent, announced.head.id)?;
-        if !is_late(announced.size) {
+        let has_late_size = is_late(announced.size);
+        if !has_late_size {
             file.set_size(announced.size)?;
         }
-        Ok(NewFile::temporary(parent, file, announced.block_log2).charged(charge))
+        let file = NewFile::temporary(parent, file, announced.block_log2);
+        Ok(file.with_late_size(has_late_size).charged(charge))
     }
 
     /// Creates a directory. Returns false if it exists.
