@@ -385,7 +385,8 @@ impl<P: LedgerTypes> CopyLedger<P> {
         }
     }
 
-    /// Returns true if it has data that the sender cannot send again: blocks of a file of late size.
+    /// Returns true if it has data that the sender cannot send again: blocks of a file of late
+    /// size.
     pub(crate) fn has_late_blocks(&self) -> bool {
         self.has_late_blocks
     }
