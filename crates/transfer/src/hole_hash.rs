@@ -9,13 +9,13 @@
 #![deny(clippy::indexing_slicing)] // what is read here comes from the network
 #![cfg_attr(test, allow(clippy::indexing_slicing))]
 
-use std::num::NonZero;
 use std::sync::{Arc, OnceLock, mpsc};
 
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use crate::error::Error;
+use crate::process_limits::processors;
 use crate::tree_hash::{BlockHash, BlockHasher};
 use crate::wire::Block;
 
@@ -79,8 +79,7 @@ impl HoleHasher {
 fn start() -> mpsc::Sender<HashJob> {
     let (sender, jobs) = mpsc::channel::<HashJob>();
     let jobs = Arc::new(Mutex::new(jobs));
-    let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
-    for _ in 0..(processors / 2).clamp(1, MAX_THREADS) {
+    for _ in 0..(processors() / 2).clamp(1, MAX_THREADS) {
         let jobs = jobs.clone();
         let work = move || {
             longhaul_platform::process::set_thread_niceness(THREAD_NICENESS);

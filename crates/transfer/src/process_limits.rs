@@ -1,6 +1,8 @@
 //! Limits of this process on descriptors and memory, and the limits of copies that follow from
 //! them.
 
+use std::num::NonZero;
+
 use rustix::process::{Resource, getrlimit};
 
 use crate::limits::{
@@ -29,6 +31,11 @@ pub struct ProcessLimits {
     pub descriptors: Option<usize>,
     /// Bytes of address space (RLIMIT_AS).
     pub address_space: Option<usize>,
+}
+
+/// Returns the number of processors that this process may use.
+pub(crate) fn processors() -> usize {
+    std::thread::available_parallelism().map_or(1, NonZero::get)
 }
 
 impl ProcessLimits {

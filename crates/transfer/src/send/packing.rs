@@ -3,7 +3,7 @@
 //! Blocks, and packs of other frames, are decided apart: small files take longer to read. A thread
 //! reads, hashes and perhaps compresses a buffer while the one before it is written to the network,
 //! so a stream is as fast as the slower of the two. Compression pays if it shortens the slower one.
-//! Where more streams than processors send, each stream can compress only with its share of these.
+//! If more streams than processors send, each stream compresses only with its share of these.
 
 use std::time::Duration;
 

@@ -4,7 +4,7 @@
 //! accounts for its memory and open files, wakes waiting tasks, and reports to the observer.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -67,8 +67,6 @@ pub(crate) struct WorkQueue {
     signatures: Signatures,
     /// This end's part in the receipt, if there is one.
     pub receipt: OnceLock<ReceiptRole>,
-    /// Number of streams.
-    streams: AtomicUsize,
 }
 
 struct WorkQueueState {
@@ -153,7 +151,6 @@ impl WorkQueue {
                 labels,
             },
             receipt: OnceLock::new(),
-            streams: AtomicUsize::new(0),
         }))
     }
 
@@ -261,7 +258,6 @@ impl WorkQueue {
     }
 
     pub(crate) fn add_stream(&self, stream: StreamId) {
-        self.streams.fetch_add(1, Ordering::Relaxed);
         self.handle(|schedule, _| schedule.add_stream(stream));
     }
 
@@ -273,13 +269,12 @@ impl WorkQueue {
 
     /// Removes a stream. What only it carried returns to the queue, to be taken first.
     pub(crate) fn remove_stream(&self, stream: StreamId) {
-        self.streams.fetch_sub(1, Ordering::Relaxed);
         self.handle(|schedule, _| schedule.remove_stream(stream));
     }
 
     /// Returns the number of streams.
     pub(crate) fn streams(&self) -> usize {
-        self.streams.load(Ordering::Relaxed)
+        self.state.lock().schedule.streams()
     }
 
     /// Returns true if the stream carries unanswered work.

@@ -221,6 +221,11 @@ impl Schedule {
         self.wake(WakeTarget::All);
     }
 
+    /// Returns the number of streams.
+    pub(crate) fn streams(&self) -> usize {
+        self.in_flight.streams()
+    }
+
     /// Removes a stream. What it carried returns (LH-COPY-27).
     pub(crate) fn remove_stream(&mut self, stream: StreamId) {
         let back = self.in_flight.remove_stream(stream);

@@ -1,7 +1,6 @@
 //! One stream of the sender. It takes work from the queue, which is read on a blocking thread while
 //! the previous buffer is being written to the network. Answers go back to the queue.
 
-use std::num::NonZero;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -140,9 +139,10 @@ async fn produce(
 ) -> Result<StreamEnd, Error> {
     let mut announced = AnnouncedFiles::default();
     let mut packing = StreamPacking::new(setting.compression, planner.clone());
-    let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
     loop {
-        planner.lock().share_processors(queue.streams(), processors);
+        if let Some(packing) = &packing {
+            packing.share_processors(queue.streams());
+        }
         let changed = queue.changed();
         let work = match queue.take(stream) {
             TakeResult::Work(work) => work,

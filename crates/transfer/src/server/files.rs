@@ -26,6 +26,7 @@ use crate::files::{
 };
 use crate::grants::{Access, Grants};
 use crate::path::RelPath;
+use crate::process_limits::processors;
 use crate::workers::blocking;
 
 /// Time without requests after which a session is closed (LH-FILES-4).
@@ -278,8 +279,7 @@ impl Server {
 
 /// Takes buffers that are free, one for each processor besides the first.
 fn free_buffers(account: &Arc<Account>) -> Vec<ResourcePermit> {
-    let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    (1..processors)
+    (1..processors())
         .map_while(|_| account.take(Resource::Buffers, 1).ok())
         .collect()
 }

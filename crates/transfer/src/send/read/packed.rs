@@ -11,6 +11,7 @@ use super::{FrameBuffer, Reader, read_and_hash};
 use crate::compression::Compression;
 use crate::error::{Failure, FailureKind};
 use crate::packed::{MAX_PART_BYTES, PART_HEAD_BYTES, Packer, lengths};
+use crate::process_limits::processors;
 use crate::send::packing::{BlockTimes, PackingPlan, StreamPlanner};
 use crate::send::source::SourceFile;
 use crate::tree_hash::{BlockHash, BlockHasher};
@@ -29,6 +30,7 @@ pub(crate) struct StreamPacking {
     packer: Packer,
     /// Shared with the task that measures how fast the network is.
     planner: Arc<Mutex<StreamPlanner>>,
+    processors: usize,
 }
 
 /// Frames at the end of a buffer that may become one pack.
@@ -61,7 +63,18 @@ impl StreamPacking {
     /// Returns `None` if nothing is compressed.
     pub(crate) fn new(method: Compression, planner: Arc<Mutex<StreamPlanner>>) -> Option<Self> {
         let packer = Packer::new(method.level()?);
-        Some(Self { packer, planner })
+        Some(Self {
+            packer,
+            planner,
+            processors: processors(),
+        })
+    }
+
+    /// Notes how many streams share the processors.
+    pub(crate) fn share_processors(&self, streams: usize) {
+        self.planner
+            .lock()
+            .share_processors(streams, self.processors);
     }
 
     /// Returns the treatment of the next block.
