@@ -33,6 +33,8 @@ use crate::{descriptors, home, logging, trust};
 
 /// Time that an ended copy has to remove unfinished files, or to make them durable.
 pub const CLEANUP_TIMEOUT: Duration = Duration::from_secs(10);
+/// Refusal of a copy without a source.
+const NO_SOURCE: &str = "name what to copy";
 
 mod as_job;
 mod beside;
@@ -574,7 +576,7 @@ impl Cp {
                 destination,
             } => {
                 let Some(first) = sources.first() else {
-                    bail!("name what to copy")
+                    bail!(NO_SOURCE)
                 };
                 let paths = sources.iter().map(|source| source.path.clone()).collect();
                 let request = CopyRequest::Pull {

@@ -12,7 +12,7 @@ use longhaul_transfer::{CopyDestination, CopyToken, Filter};
 use super::beside::CopyCompanion;
 use super::impossible::{ForeignProtocol, SFTP_UNVERIFIED};
 use super::stdin::LocalSources;
-use super::{Cp, FinishedCopy};
+use super::{Cp, FinishedCopy, NO_SOURCE};
 use crate::ssh_options;
 use crate::watch::CopyWatch;
 
@@ -87,7 +87,7 @@ impl Cp {
         context: SftpContext<'_>,
     ) -> Result<FinishedCopy> {
         let Some(first) = sources.first() else {
-            bail!("name what to copy")
+            bail!(NO_SOURCE)
         };
         let labels: Vec<String> = sources.iter().map(SftpPath::to_string).collect();
         let copy = self.open_sftp(first, labels.clone(), context).await?;

@@ -24,7 +24,7 @@ use super::far_sides::FarSides;
 use super::over_sftp::{SftpContext, is_unavailable, lacks_longhaul};
 use super::receipt::PendingReceipt;
 use super::stdin::LocalSources;
-use super::{Cp, FinishedCopy, remembered_streams};
+use super::{Cp, FinishedCopy, NO_SOURCE, remembered_streams};
 use crate::watch::CopyWatch;
 use crate::{home, ssh_options};
 
@@ -99,11 +99,10 @@ impl Cp {
                             .push_by_sftp(&copy, opened, &by_sftp, filter, context)
                             .await;
                     }
-                    Err(missing) if is_unavailable(&missing) && is_stuck(&error) => {
+                    Err(by_sftp) => {
+                        require_stuck(error, by_sftp)?;
                         self.far_side(serve(), watch, None).await?
                     }
-                    Err(missing) if is_unavailable(&missing) => return Err(error),
-                    Err(other) => return Err(other),
                 }
             }
         };
@@ -141,7 +140,7 @@ impl Cp {
             routes,
         } = context;
         let Some(first) = sources.first() else {
-            bail!("name what to copy")
+            bail!(NO_SOURCE)
         };
         let serve = || ServedPaths {
             host: &first.host,
@@ -164,11 +163,11 @@ impl Cp {
                 let by_sftp: Vec<SftpPath> = sources.iter().map(SftpPath::from).collect();
                 let copied = self.pull_over_sftp(&by_sftp, destination, filter.clone(), context);
                 match copied.await {
-                    Err(missing) if is_unavailable(&missing) && is_stuck(&error) => {
+                    Ok(copied) => return Ok(copied),
+                    Err(by_sftp) => {
+                        require_stuck(error, by_sftp)?;
                         self.far_side(serve(), watch, None).await?
                     }
-                    Err(missing) if is_unavailable(&missing) => return Err(error),
-                    copied => return copied,
                 }
             }
         };
@@ -203,7 +202,7 @@ impl Cp {
         watch: &Arc<CopyWatch>,
     ) -> Result<FinishedCopy> {
         let Some(first) = sources.first() else {
-            bail!("name what to copy")
+            bail!(NO_SOURCE)
         };
         if !self.options.routes.is_empty() {
             bail!("a copy between two hosts takes no --route: run it on one of the two");
@@ -351,10 +350,20 @@ impl Cp {
     }
 }
 
-/// Returns true if the login was given up early because it was silent.
-pub(super) fn is_stuck(error: &anyhow::Error) -> bool {
-    matches!(
+/// Checks that a login was only given up early, because it was silent, at a host without SFTP. It
+/// may then be tried again and be silent for longer. `error` is that of the login, and `by_sftp`
+/// that of SFTP.
+///
+/// # Errors
+/// The error that ends the copy.
+pub(super) fn require_stuck(error: anyhow::Error, by_sftp: anyhow::Error) -> Result<()> {
+    let is_stuck = matches!(
         error.downcast_ref::<RemoteError>(),
         Some(RemoteError::Stuck { .. })
-    )
+    );
+    match (is_unavailable(&by_sftp), is_stuck) {
+        (true, true) => Ok(()),
+        (true, false) => Err(error),
+        (false, _) => Err(by_sftp),
+    }
 }

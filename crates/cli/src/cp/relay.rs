@@ -23,13 +23,11 @@ use super::over_ssh::SshContext;
 use super::stdin::LocalSources;
 use super::to_server::PushContext;
 use super::with_store::StoreContext;
-use super::{Cp, FinishedCopy};
+use super::{Cp, FinishedCopy, NO_SOURCE};
 use crate::overlap;
 use crate::place::{Location, Place, PlaceOptions};
 use crate::target::Target;
 use crate::watch::CopyWatch;
-
-const NO_SOURCE: &str = "name what to copy";
 
 /// An end that is read, until the copy is over.
 enum OpenSource {

@@ -20,7 +20,7 @@ use longhaul_transfer::{
 };
 use tokio::task::JoinSet;
 
-use super::{Cp, FinishedCopy};
+use super::{Cp, FinishedCopy, NO_SOURCE};
 use crate::home;
 use crate::server_options::ServerOptions;
 use crate::target::Remote;
@@ -104,7 +104,7 @@ impl Cp {
         watch: &Arc<CopyWatch>,
     ) -> Result<FinishedCopy> {
         let Some(first) = sources.first() else {
-            bail!("name what to copy")
+            bail!(NO_SOURCE)
         };
         watch.set_server(destination.server.host.to_string());
         let servers = ServerOptions::for_copy(&self.options);

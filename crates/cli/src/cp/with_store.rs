@@ -11,7 +11,7 @@ use super::beside::CopyCompanion;
 use super::impossible::STORE_UNVERIFIED;
 use super::job::CopyJob;
 use super::stdin::LocalSources;
-use super::{Cp, FinishedCopy};
+use super::{Cp, FinishedCopy, NO_SOURCE};
 use crate::home;
 use crate::watch::CopyWatch;
 
@@ -98,7 +98,7 @@ impl Cp {
         context: StoreContext<'_>,
     ) -> Result<FinishedCopy> {
         let Some(source) = sources.first() else {
-            bail!("name what to copy")
+            bail!(NO_SOURCE)
         };
         let labels: Vec<String> = sources.iter().map(EndpointPath::to_string).collect();
         let ends = StoreEnds {

@@ -1,4 +1,4 @@
-//! What a server would use, for a check of the configuration.
+//! The plan of a server for a check of its configuration.
 
 use std::net::Ipv6Addr;
 

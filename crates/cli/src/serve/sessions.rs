@@ -21,10 +21,8 @@ pub(super) struct Relays {
     pub members: Option<Arc<StripeMembers>>,
 }
 
-/// Dispatches each session to the service that its OPEN names.
-///
-/// # Errors
-/// The listener failed.
+/// Dispatches each session to the service that its OPEN names. Returns the error that ended the
+/// listener.
 pub(super) async fn serve_sessions(
     server: Arc<Server>,
     workers: &WorkerPool,

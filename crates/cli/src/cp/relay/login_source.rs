@@ -4,10 +4,9 @@ use anyhow::{Result, anyhow, bail};
 use longhaul_remote::{FarSide, Login, Start};
 use longhaul_sftp::SftpPath;
 
-use super::NO_SOURCE;
-use crate::cp::Cp;
-use crate::cp::over_sftp::{is_unavailable, lacks_longhaul};
-use crate::cp::over_ssh::{FORCED_SFTP_SILENCE, is_stuck};
+use crate::cp::over_sftp::lacks_longhaul;
+use crate::cp::over_ssh::{FORCED_SFTP_SILENCE, require_stuck};
+use crate::cp::{Cp, NO_SOURCE};
 use crate::overlap;
 use crate::place::{Location, Place, PlaceOptions};
 use crate::target::Target;
@@ -59,12 +58,11 @@ impl Cp {
                 let paths = by_sftp.iter().map(|path| path.path().to_vec());
                 Ok((location, place, paths.collect()))
             }
-            Err(missing) if is_unavailable(&missing) && is_stuck(&error) => {
+            Err(by_sftp) => {
+                require_stuck(error, by_sftp)?;
                 let far = FarSide::start(&self.start(), host).await?;
                 Ok(by_longhaul(far))
             }
-            Err(missing) if is_unavailable(&missing) => Err(error),
-            Err(other) => Err(other),
         }
     }
 }
