@@ -28,7 +28,7 @@ pub(crate) struct SourceRoot {
     pub path: RelPath,
 }
 
-/// Whether a walk may report files of late size.
+/// Treatment of files of late size by the receiver of a walk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LateSizes {
     Taken,

@@ -523,11 +523,6 @@ pub(super) fn access_of(overwrite: bool) -> Access {
     }
 }
 
-/// Returns true if the client cannot begin the copy again, as it keeps nothing that was answered.
-fn has_late_blocks(copy: &ServerCopy) -> bool {
-    copy.half.get().is_some_and(Half::has_late_blocks)
-}
-
 /// Membership of a stream in its copy. The last stream to leave decides whether the copy ends
 /// (LH-COPY-27).
 pub(super) struct CopyMembership<'a> {
@@ -559,7 +554,8 @@ impl Drop for CopyMembership<'_> {
         }
         let (server, copy) = (Arc::downgrade(self.server), Arc::downgrade(self.copy));
         let limits = &self.server.limits;
-        let grace = match has_late_blocks(self.copy) {
+        // A client cannot begin the copy again if it keeps nothing that was answered.
+        let grace = match self.copy.half.get().is_some_and(Half::has_late_blocks) {
             true => limits.late_stream_grace,
             false => limits.stream_grace,
         };

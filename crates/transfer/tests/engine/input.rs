@@ -37,6 +37,27 @@ fn input(content: Vec<u8>, taken: &Arc<AtomicU64>) -> File {
     OwnedFd::from(read).into()
 }
 
+/// Returns the request to push an input.
+fn request(to: &str, overwrite: bool) -> CopyRequest {
+    CopyRequest::Push {
+        destination: rel(to),
+        into: to.ends_with('/'),
+        overwrite,
+        fsync: false,
+        names: vec![b"stdin".to_vec()],
+    }
+}
+
+/// Returns pipes that break after these numbers of bytes, which count from the first answer.
+fn breaking_pipes(bench: &Bench, cuts: &[u64]) -> Pipes {
+    let pipes = bench.pipes();
+    *pipes.cuts.lock() = cuts.to_vec();
+    Pipes {
+        counts_from_answer: true,
+        ..pipes
+    }
+}
+
 /// Result of a push of an input.
 struct Pushed {
     run: Run,
@@ -80,13 +101,7 @@ async fn push_input<C: Connector>(
         }
     };
     let found = Sources::input(input, Some(MAX_BYTES), on_store).unwrap();
-    let request = CopyRequest::Push {
-        destination: rel(to),
-        into: to.ends_with('/'),
-        overwrite: options.overwrite,
-        fsync: false,
-        names: vec![b"stdin".to_vec()],
-    };
+    let request = request(to, options.overwrite);
     let (mut client, events, progress) = client(pipes, request, None, true, Compare::default());
     change(&mut client);
     let mut copy = Box::pin(client.push(found, vec!["-".into()]));
@@ -159,12 +174,8 @@ async fn lh_copy_27_streams_that_break_lose_nothing_of_an_input() {
             ..ServerLimits::default()
         });
         let content = noise(9_000_000, 7);
-        let pipes = Pipes {
-            counts_from_answer: true,
-            ..bench.pipes()
-        };
         // The first one breaks after more than is kept in memory, so some of it was answered.
-        *pipes.cuts.lock() = vec![2_500_000, 1_500_000, 400_000, 2_000_000];
+        let pipes = breaking_pipes(&bench, &[2_500_000, 1_500_000, 400_000, 2_000_000]);
         let options = WriteOptions::default();
         let fixed = |client: &mut Client<Pipes>| client.streams = Some(streams);
         let pushed = push_with(pipes, content.clone(), "/f", options, fixed).await;
@@ -184,11 +195,7 @@ async fn lost_copy_of_an_input_is_reported() {
         late_stream_grace: Duration::ZERO,
         ..ServerLimits::default()
     });
-    let pipes = Pipes {
-        counts_from_answer: true,
-        ..bench.pipes()
-    };
-    *pipes.cuts.lock() = vec![4_000_000];
+    let pipes = breaking_pipes(&bench, &[4_000_000]);
     let (options, content) = (WriteOptions::default(), noise(9_000_000, 7));
     let one = |client: &mut Client<Pipes>| client.streams = Some(1);
     let pushed = push_with(pipes, content, "/f", options, one).await;
@@ -226,13 +233,7 @@ async fn killed_client_leaves_nothing_of_an_input() {
     });
     let (read, mut write) = std::io::pipe().unwrap();
     let found = Sources::input(OwnedFd::from(read).into(), Some(MAX_BYTES), || ()).unwrap();
-    let request = CopyRequest::Push {
-        destination: rel("f"),
-        into: false,
-        overwrite: false,
-        fsync: false,
-        names: vec![b"stdin".to_vec()],
-    };
+    let request = request("f", false);
     let pipes = bench.pipes();
     let (client, _, progress) = client(pipes, request, None, true, Compare::default());
     let copy = tokio::spawn(client.push(found, vec!["-".into()]));
@@ -283,13 +284,7 @@ async fn input_that_cannot_be_read_fails() {
     let bench = Bench::new();
     let directory = File::open(bench.root("")).unwrap();
     let found = Sources::input(directory, Some(MAX_BYTES), || ()).unwrap();
-    let request = CopyRequest::Push {
-        destination: rel("f"),
-        into: false,
-        overwrite: false,
-        fsync: false,
-        names: vec![b"stdin".to_vec()],
-    };
+    let request = request("f", false);
     let (client, events, progress) = client(bench.pipes(), request, None, true, Compare::default());
     let result = client.push(found, vec!["-".into()]).await;
     let run = finish(result, events, progress).await;
@@ -315,11 +310,7 @@ async fn stored_beginning_of_an_input_survives_a_lost_copy() {
         stream_grace: Duration::ZERO,
         ..ServerLimits::default()
     });
-    let pipes = Pipes {
-        counts_from_answer: true,
-        ..bench.pipes()
-    };
-    *pipes.cuts.lock() = vec![1];
+    let pipes = breaking_pipes(&bench, &[1]);
     let content = noise(9_000_000, 7);
     let (read, mut write) = std::io::pipe().unwrap();
     let taken = Arc::new(AtomicU64::new(0));

@@ -327,9 +327,10 @@ fn lh_copy_81_end_must_fit_a_late_file() {
     for end in ends {
         let (mut ledger, mut out) = late_file(&[(0, size), (2 * BLOCK, size)]);
         ledger.late_size(0, end, &mut out);
+        let is_wrong = |failure: &Failure| failure.kind == FailureKind::Verification;
         let failed = |action: &LedgerAction<Numbers>| {
             matches!(action, LedgerAction::Report(report)
-                if report.outcome.as_ref().is_err_and(|failure| failure.kind == FailureKind::Verification))
+                if report.outcome.as_ref().is_err_and(is_wrong))
         };
         assert!(out.iter().any(failed), "{end}");
     }

@@ -237,15 +237,15 @@ fn storing_failed(error: &io::Error) -> Failure {
 
 impl Source for InputSource {
     fn walk(&self, sink: &dyn WalkSink) -> bool {
-        let form = self.form.lock();
-        let is_storing = matches!(&*form, InputForm::Storing(_));
-        let is_found = !is_storing && !matches!(&*form, InputForm::Buffered);
-        drop(form);
-        if is_found {
-            return self.found_stored(sink);
-        }
-        if is_storing {
-            return self.store(sink);
+        let is_whole = match &*self.form.lock() {
+            InputForm::Buffered => None,
+            InputForm::Storing(_) => Some(false),
+            InputForm::Small(_) | InputForm::Stored(_) => Some(true),
+        };
+        match is_whole {
+            Some(true) => return self.found_stored(sink),
+            Some(false) => return self.store(sink),
+            None => {}
         }
         if !self.buffer.is_complete() {
             return found(sink, FoundEntry::Failed(input_lost()), Meta::default());

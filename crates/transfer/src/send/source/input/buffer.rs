@@ -105,7 +105,7 @@ impl InputBuffer {
                     }
                 }
                 Err(failure) => {
-                    // Whoever reads the last byte gets the error.
+                    // The read of the last byte returns the error.
                     state.end = Some(state.filled + 1);
                     state.failure = Some(failure);
                 }
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn error_fails_whoever_reads_the_end() {
+    fn error_fails_the_read_of_the_end() {
         let buffer = InputBuffer::new(1 << 30);
         buffer.fill(Bytes(2 * BLOCK, Some(Errno::IO)));
         assert_eq!(buffer.wait_beyond(0, Duration::ZERO), (2 * BLOCK + 1, true));
